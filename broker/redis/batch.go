@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// sharesPerShard shares of a batch go to a shard at a time, so that one chunk is prepared while Redis works on
-	// another. All items of a channel are in one share: they keep their order.
+	// With two shares of a batch, one chunk is prepared while Redis works on another. All items of a channel are in one
+	// share.
 	sharesPerShard = 2
 	// minShare items are worth a share of their own.
 	minShare = 64
@@ -57,7 +57,7 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 	group.Wait()
 }
 
-// shares stamps the publications and divides the items among the shards. Items that need no command are in no share.
+// shares divides a batch among the shards. Items that need no command are in no share.
 func (b *Broker) shares(shards []*shard, batch []broker.BatchItem) []share {
 	now := time.Now()
 	count := len(shards)
@@ -88,7 +88,6 @@ func (b *Broker) shares(shards []*shard, batch []broker.BatchItem) []share {
 	return slices.DeleteFunc(shares, func(s share) bool { return len(s.items) == 0 })
 }
 
-// share is a part of a batch for one shard, in its order.
 type share struct {
 	broker *Broker
 	shard  *shard
@@ -99,7 +98,7 @@ type share struct {
 	calls   []commands.Call
 	cmds    []rueidis.Completed
 
-	// The publication that was encoded last. Items of a broadcast have one in common.
+	// Items of a broadcast have a publication in common.
 	pub     *channel.Publication
 	delta   bool
 	payload string
@@ -135,7 +134,6 @@ func (s *share) run(ctx context.Context) {
 	}
 }
 
-// prepare makes the calls of the next chunk.
 func (s *share) prepare(items []shareItem) int {
 	items = items[:min(len(items), servers.MaxPipeline)]
 	if cap(s.calls) < len(items) {

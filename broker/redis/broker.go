@@ -18,14 +18,13 @@ import (
 )
 
 // Broker is the broker of an Engine, and the broker.Controller of its nodes. It delivers at most once. HandleLoss tells
-// when publications may be missing; subscribers with positions then find out whether they are.
+// when publications may be missing.
 //
 // Redis may lose the newest publications of a stream, in a failover or a restart, or because its data went back while it
 // ran. If this node delivered them, or they were acknowledged to it, the stream gets another epoch before anything is
-// read of it or published to it. So no subscriber goes on from a position that does not exist any more. To find such a
-// loss, the node writes a key of its own, prefix.mark.ID, with every canary, once it uses history or presence. Beside it
-// the node stores a sample publication, prefix.sample.ID, without PUB/SUB. Health reports when Redis refuses two in a
-// row.
+// read of it or published to it. So no subscriber goes on from a position that does not exist any more. For that, a node
+// that uses history or presence writes a key of its own, prefix.mark.ID, with every canary, and a sample publication,
+// prefix.sample.ID, without PUB/SUB. Health reports when Redis refuses two in a row.
 //
 // Operations end within Shard.IOTimeout. Errors name the shard, and hold the answer of Redis (OOM, READONLY, LOADING,
 // CLUSTERDOWN, ...).
@@ -120,7 +119,7 @@ func (b *Broker) start(ctx context.Context) error {
 	return err
 }
 
-// startShard connects receivers. The last one receives control messages.
+// The last receiver of a shard gets control messages.
 func (b *Broker) startShard(ctx context.Context, receivers []*receiver) error {
 	err := enginekit.AtOnce(receivers, func(r *receiver) error { return r.conn.Start(ctx) })
 	if err != nil || b.control == nil {
@@ -160,7 +159,6 @@ func (b *Broker) running(ctx context.Context) ([]*shard, error) {
 	return b.shards, nil
 }
 
-// locate returns the shard and the hash of a channel.
 func (b *Broker) locate(ctx context.Context, ch string) (*shard, uint64, error) {
 	shards, err := b.running(ctx)
 	if err != nil {

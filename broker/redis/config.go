@@ -17,8 +17,8 @@ type Mode string
 
 // Modes of a shard.
 const (
-	// Detect asks the server whether it is a node of a Cluster; otherwise it is standalone.
-	// Several addresses mean Cluster, a SentinelMaster means Sentinel.
+	// Detect asks whether the server is a node of a Cluster; otherwise it is standalone. Several addresses mean Cluster,
+	// a SentinelMaster means Sentinel.
 	Detect     Mode = ""
 	Standalone Mode = "standalone"
 	Sentinel   Mode = "sentinel"
@@ -100,8 +100,8 @@ type Config struct {
 	// IdempotencyTTL is how long results of idempotency keys are kept when a call names no time. Default 300 s.
 	IdempotencyTTL time.Duration
 
-	// MapExpiryInterval is how often the engine looks for expired entries of maps, once it has changed or read a map.
-	// Default 1 s; negative: other nodes look for them.
+	// MapExpiryInterval is how often the engine looks for expired entries of maps, once it has used a map. Default 1 s;
+	// negative: other nodes look for them.
 	MapExpiryInterval time.Duration
 
 	// PresenceTTL is how long a presence entry lives without being renewed. Default 60 s, at least 100 ms.
@@ -113,8 +113,8 @@ type Config struct {
 	PresenceFromReplicas bool
 	// PresenceUserMapping counts the clients of each user, so that Stats does not read all entries.
 	PresenceUserMapping bool
-	// PresenceUserMappingFor, unless nil, chooses the channels with user mapping in place of PresenceUserMapping. Any
-	// goroutine may call it. It must give the same answer on all nodes.
+	// PresenceUserMappingFor, unless nil, takes the place of PresenceUserMapping. Any goroutine may call it. It must
+	// give the same answer on all nodes.
 	PresenceUserMappingFor func(channel string) bool
 
 	// ShardedPubSubPartitions > 0 publishes by SPUBLISH of Redis 7, so that a Cluster does not carry each publication to
@@ -126,8 +126,8 @@ type Config struct {
 
 	// StartTimeout is how long Run and Connect try again when Redis cannot be reached. Default 0: one attempt.
 	StartTimeout time.Duration
-	// CanaryInterval is how often the engine checks that each shard delivers. It connects again to a shard that has
-	// delivered nothing for CanaryTimeout. Default 1 s and 3 s.
+	// CanaryInterval is how often the engine checks that each shard delivers. It connects again after CanaryTimeout
+	// without a delivery. Default 1 s and 3 s.
 	CanaryInterval time.Duration
 	CanaryTimeout  time.Duration
 

@@ -28,8 +28,7 @@ func (b *Broker) RunControl(node string, handle func(data []byte)) error {
 }
 
 // PublishControl implements broker.Controller. Every node receives control messages from every shard, so the shards take
-// turns, unhealthy ones last. It goes on with the next shard if one fails, or knows that the node does not receive the
-// message.
+// turns, unhealthy ones last, until one accepts the message and does not know that the node misses it.
 func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) error {
 	shards, err := b.running(ctx)
 	if err != nil {

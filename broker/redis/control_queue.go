@@ -15,8 +15,7 @@ const (
 	controlPatience = time.Second
 )
 
-// controlQueue hands control messages to the node in goroutines of its own, so that a slow handler does not hold up
-// publications.
+// controlQueue has goroutines of its own, so that a slow handler of control messages does not hold up publications.
 type controlQueue struct {
 	log         *slog.Logger
 	all, toNode string // names of the channels
@@ -28,8 +27,7 @@ type controlQueue struct {
 	behind      atomic.Bool // the last message was dropped
 }
 
-// newControlQueue is for the messages to all nodes, and to this node. Several goroutines call handle, from start to
-// stop.
+// newControlQueue is for messages to all nodes, and to this node. Several goroutines call handle, from start to stop.
 func newControlQueue(all, toNode string, handle func(data []byte), log *slog.Logger) *controlQueue {
 	return &controlQueue{log: log, all: all, toNode: toNode, handle: handle}
 }
@@ -55,14 +53,13 @@ func (q *controlQueue) start() {
 	}
 }
 
-// stop waits for the handlers, and discards the messages that wait.
+// stop discards the messages that wait.
 func (q *controlQueue) stop() {
 	close(q.done)
 	q.workers.Wait()
 }
 
-// receive ignores messages of other channels. It does not keep data. It waits up to 1 s for room, and then drops the
-// message.
+// receive ignores other channels, and does not keep data. It waits up to 1 s for room, and then drops the message.
 func (q *controlQueue) receive(name, data []byte) {
 	if !q.is(name) {
 		return

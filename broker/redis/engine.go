@@ -20,8 +20,8 @@ var (
 )
 
 // Engine is a broker and a presence manager that share their connections: one for commands and one for PUB/SUB per shard
-// (in a Cluster one for commands per node, and with sharded PUB/SUB one more per partition). A program may use one of
-// the two alone: only a broker that runs has connections for PUB/SUB. Any goroutine may call the methods.
+// (in a Cluster one for commands per node, and with sharded PUB/SUB one more per partition). Only a broker that runs has
+// connections for PUB/SUB. Any goroutine may call the methods.
 type Engine struct {
 	cfg      Config
 	broker   *Broker
@@ -52,7 +52,7 @@ func (e *Engine) Presence() *Presence { return e.presence }
 
 // Connect connects to all shards and checks that they meet the needs of the configuration. It tries for
 // Config.StartTimeout, and no longer than until ctx ends; it fails at once if a shard refuses the user, the password or
-// the database. If the engine is connected, it does nothing.
+// the database.
 func (e *Engine) Connect(ctx context.Context) error {
 	_, err := e.connect(ctx)
 	return err
@@ -69,8 +69,7 @@ func (e *Engine) Close(context.Context) error {
 	return nil
 }
 
-// Mode tells how the shards are organised, for logs: standalone, sentinel, cluster or, for example,
-// sharded(3):cluster,sentinel-x2.
+// Mode is for logs: standalone, sentinel, cluster or, for example, sharded(3):cluster,sentinel-x2.
 func (e *Engine) Mode() string {
 	var runs []string
 	for i := 0; i < len(e.cfg.Shards); {

@@ -15,8 +15,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// mapEntries implements broker.Maps. The stream of a map's changes is a stream like any other; its entries are in keys
-// of their own (internal/commands/lua/map.lua). Each call is one round trip.
+// mapEntries implements broker.Maps, with one round trip per call. The stream of a map is a stream like any other; its
+// entries are in keys of their own (internal/commands/lua/map.lua).
 type mapEntries struct {
 	broker *Broker
 	looks  looks
@@ -67,7 +67,6 @@ func (m *mapEntries) Change(ctx context.Context, ch string, pub *channel.Publica
 	return m.changed(s, changing{ch, hash, what, pub}, result, current, encoded, opts.Ephemeral())
 }
 
-// changed reads the answer to a change, and remembers what was acknowledged.
 func (m *mapEntries) changed(s *shard, c changing, result commands.Result, current []byte, encoded string, ephemeral bool) (out channel.MapResult, err error) {
 	out.Suppressed = result.Suppressed
 	if !ephemeral {

@@ -19,8 +19,7 @@ import (
 
 // Entries of maps expire by a change like any other. Each shard has a list of the maps that need a look, with the time
 // of each look. In every Config.MapExpiryInterval, each node with maps claims the maps whose time has come, removes the
-// expired entries, and sets the time of the next look. Only one node claims a map. If the node dies, another one may
-// claim the map after claimTime.
+// expired entries, and sets the time of the next look. If the node dies, another one may claim the map after claimTime.
 //
 // The list may be on another node of a Cluster than the map, so both cannot change in one step. Therefore a node
 // registers the maps that it changed once more an interval later. A look ends with the removal of the map from the list
@@ -34,7 +33,6 @@ const (
 	lookLists = 16
 )
 
-// looks are maps to register.
 type looks struct {
 	mu      sync.Mutex
 	running bool
@@ -49,7 +47,7 @@ type look struct {
 	due   time.Time
 }
 
-// add notes a key that expires, and reports whether the map must be registered now.
+// add reports whether the map must be registered now.
 func (l *looks) add(m *mapEntries, s *shard, ch string, ttl time.Duration) bool {
 	if m.interval() < 0 {
 		return true // this node registers nothing later
@@ -70,7 +68,7 @@ func (l *looks) add(m *mapEntries, s *shard, ch string, ttl time.Duration) bool 
 
 func (m *mapEntries) Expiry() broker.Expiry { return m.looks.meter.Expiry() }
 
-// begin starts the rounds, unless they run. They end with the broker.
+// begin starts the rounds, which end with the broker.
 func (l *looks) begin(m *mapEntries) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,7 +130,7 @@ func (m *mapEntries) registerChanged(ctx context.Context) error {
 	return err
 }
 
-// giveBack notes maps again. Of two looks at a map, the earlier one counts.
+// giveBack keeps the earlier one of two looks at a map.
 func (l *looks) giveBack(failed map[string]look) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -144,7 +142,6 @@ func (l *looks) giveBack(failed map[string]look) {
 	l.maps = failed
 }
 
-// runAll does any number of calls whose answers do not matter.
 func runAll(ctx context.Context, s *shard, calls []commands.Call) error {
 	for len(calls) > 0 {
 		n := min(len(calls), servers.MaxPipeline)
@@ -197,7 +194,6 @@ func (m *mapEntries) lookAt(ctx context.Context, s *shard, list string) error {
 	}
 }
 
-// look removes the expired keys of a map that was claimed.
 func (m *mapEntries) look(ctx context.Context, s *shard, list, ch, claim string) error {
 	hash := format.Hash(ch)
 	for {

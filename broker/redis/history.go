@@ -37,7 +37,6 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 	return h, err
 }
 
-// subscription returns nil for a channel that is not subscribed.
 func (b *Broker) subscription(s *shard, text *commands.Strings, ch string, hash uint64) *losses.Stream {
 	return b.receivers[s.index][s.names.Partition(hash)].subscription(text.Name(&s.names, format.ClientChannel, ch, hash))
 }
@@ -49,7 +48,6 @@ func (b *Broker) read(s *shard, ch string, sub *losses.Stream, top channel.Strea
 	}
 }
 
-// history does the call of historyCall, which returned whole.
 func (b *Broker) history(ctx context.Context, s *shard, c *commands.Call, filter *broker.HistoryFilter, whole bool) (h broker.History, renewed bool, err error) {
 	if !whole {
 		result, err := s.position(ctx, c)
@@ -96,7 +94,7 @@ func (b *Broker) historyCall(c *commands.Call, s *shard, text *commands.Strings,
 	return true
 }
 
-// known returns what is known from publishing or from the subscription, which may be nil.
+// known: sub may be nil.
 func (s *shard) known(ch string, hash uint64, sub *losses.Stream) losses.Known {
 	known := s.acked.Known(ch, hash)
 	if k := sub.Known(); k.Epoch != known.Epoch && k.Epoch != "" || k.Offset > known.Offset {

@@ -10,7 +10,7 @@ import (
 )
 
 // newMarks makes one mark, or in a Cluster so many that they reach all primaries. With partitions all history is in
-// their slots, so the plain receiver has no marks.
+// their slots, so the plain receiver has none.
 func newMarks(b *Broker, s *shard, partition int) *losses.Marks {
 	var tags []string
 	switch {
@@ -27,7 +27,7 @@ func newMarks(b *Broker, s *shard, partition int) *losses.Marks {
 }
 
 // mark writes the marks, if this node uses history or presence. They do not show the loss of publications after the last
-// marks; verifications do (verify.go). The error says why Redis takes no publications.
+// marks; verifications do. The error says why Redis takes no publications.
 func (r *receiver) mark(ctx context.Context) error {
 	s := r.shard
 	if !s.used.Load() {
@@ -47,7 +47,7 @@ func (r *receiver) mark(ctx context.Context) error {
 // writes.
 const maxRefusals = 1
 
-// refusals tell whether Redis takes the marks. One goroutine at a time calls note.
+// refusals: one goroutine at a time calls note.
 type refusals struct {
 	row int
 	err atomic.Pointer[error] // why there are more than maxRefusals in a row; nil: there are not
@@ -73,7 +73,7 @@ func (r *refusals) last() error {
 	return nil
 }
 
-// watch writes the marks, and verifies the shard in the background if its generation is new.
+// watch also verifies the shard in the background if its generation is new.
 func (r *receiver) watch(ctx context.Context) {
 	err := r.mark(ctx)
 	if log := r.broker.engine.cfg.Logger; ctx.Err() == nil && r.refusals.note(err) {

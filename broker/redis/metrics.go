@@ -35,7 +35,6 @@ func (b *Broker) metrics() []broker.Metric {
 }
 
 type pubSubCounts struct {
-	// sharded PUB/SUB has connections of its own for control messages.
 	sharded bool
 	waiting []int // messages for the node, by shard
 	dropped uint64

@@ -60,7 +60,6 @@ type reading struct {
 	results  []broker.PositionResult // of channels
 }
 
-// expected is the node's knowledge of a stream before a read.
 type expected struct {
 	item  shareItem
 	sub   *losses.Stream
@@ -68,8 +67,8 @@ type expected struct {
 }
 
 // byCommand reads the positions of streams that are as expected, at a third of the script's cost for Redis. It returns
-// all other streams, and streams that are not subscribed, need a renewal, or come after a loss: only a script that
-// writes shows that a server has become a replica.
+// other streams, and those that are not subscribed, need a renewal, or come after a loss: only a script that writes
+// shows that a server has become a replica.
 func (r *reading) byCommand(ctx context.Context, items []shareItem) (rest []shareItem) {
 	now, revision := time.Now(), r.shard.revision()
 	text := commands.NewStrings(min(128*len(items), commands.MaxChunk))

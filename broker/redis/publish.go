@@ -38,7 +38,6 @@ func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publicatio
 	return result.PublishResult, err
 }
 
-// acknowledged notes that a publication is in its stream.
 func (b *Broker) acknowledged(s *shard, ch string, hash uint64, result *commands.Result, sum uint64) {
 	s.acked.Note(ch, hash, &result.PublishResult, sum, s.client.Generation(), s.isVerified())
 	if result.Renewed {
@@ -46,7 +45,7 @@ func (b *Broker) acknowledged(s *shard, ch string, hash uint64, result *commands
 	}
 }
 
-// lostSome is called when a script found publications missing. It logs the first channel only, as others will follow.
+// lostSome logs the first channel with missing publications only, as others will follow.
 func (b *Broker) lostSome(s *shard, ch string) {
 	if s.isVerified() {
 		b.engine.cfg.Logger.Warn("redis lost publications that were delivered or acknowledged; the stream has a new epoch",
@@ -64,7 +63,7 @@ func (s *shard) position(ctx context.Context, c *commands.Call) (commands.Result
 	return result, s.client.Explain(err)
 }
 
-// unkeptDelta tells whether the payload must allow deltas. With history, the envelope does.
+// unkeptDelta: the payload must allow deltas. With history, the envelope does.
 func unkeptDelta(opts *broker.PublishOptions) bool { return opts.Delta && !opts.Kept() }
 
 type publishing struct {

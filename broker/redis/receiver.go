@@ -86,16 +86,16 @@ func (b *Broker) newReceiver(s *shard, partition int) *receiver {
 }
 
 // During an outage, the receivers of up to 100 partitions make some 20 attempts to connect per second and node together.
-// The first one that succeeds wakes the others. The plain receiver never waits for long.
+// The first one that succeeds wakes the others.
 const (
 	reconnectShare = 50 * time.Millisecond
 	minReconnect   = 250 * time.Millisecond
 	maxReconnect   = 5 * time.Second
 )
 
-// canary publishes a canary the way that messages are published. With plain PUB/SUB in a Cluster, each message goes by
-// the node that has the channel's slot. So there the canary goes by the owners of sixteen slots: if one of them fails,
-// the shard is unhealthy.
+// canary publishes a canary on the way of messages. With plain PUB/SUB in a Cluster, each message goes by the node that
+// has the channel's slot, so the canary goes by the owners of sixteen slots: if one of them fails, the shard is
+// unhealthy.
 func (r *receiver) canary(ctx context.Context, ch, data string) error {
 	client := r.shard.client
 	if r.partition >= 0 || !client.Cluster() {
@@ -175,8 +175,8 @@ func (r *receiver) names(channels []string) []string {
 	return list
 }
 
-// message is called for every message, in order. The receiver of the event frees the memory; without an event, message
-// does. Memory of a message that cannot be read becomes garbage.
+// message: the receiver of the event frees the memory; without an event, message does. Memory of a message that cannot
+// be read becomes garbage.
 func (r *receiver) message(name, data []byte, memory *pubsub.Chunk) {
 	sub := r.subscription(unsafe.String(unsafe.SliceData(name), len(name)))
 	if sub == nil {
@@ -191,7 +191,6 @@ func (r *receiver) message(name, data []byte, memory *pubsub.Chunk) {
 	}
 }
 
-// subscription finds a channel by its name in Redis.
 func (r *receiver) subscription(name string) *losses.Stream {
 	sub, _ := r.channels.Get(readmap.Hash(name), name)
 	return sub

@@ -16,15 +16,17 @@ import (
 // A failover, or a restart of a server that does not write to disk at once, can lose the newest publications of a
 // stream. So can a server whose data go back while it runs (see losses.Marks). Then the stream gives out offsets a
 // second time under the same epoch, and subscribers would take the new publications for duplicates. A stream that lacks
-// publications, or holds others, gets another epoch, which ends all positions in it. Losses are found in three ways:
+// publications, or holds others, gets another epoch, which ends all positions in it. Losses are found in three ways.
 //
-//   - Calls that publish or read tell the script the known position. If the stream has not reached a known offset, or
-//     gives it out again, the script renews the epoch at once, without a further round trip.
-//   - A receiver gets an offset a second time. Until the stream is verified, the receiver delivers publications of that
-//     epoch under another one, so that subscribers do not take them for continuous.
-//   - When a server may hold other data than before (servers.Client.Generation), the node verifies each stream before it
-//     reads anything else: with the publications that it delivered last and that were acknowledged to it last. So losses
-//     are also found in channels without publishers.
+// Calls that publish or read tell the script the known position. If the stream has not reached a known offset, or gives
+// it out again, the script renews the epoch at once, without a further round trip.
+//
+// A receiver gets an offset a second time. Until the stream is verified, it delivers publications of that epoch under
+// another one, so that subscribers do not take them for continuous.
+//
+// When a server may hold other data than before (servers.Client.Generation), the node verifies each stream before it
+// reads anything else: with the publications that it delivered last and that were acknowledged to it last. So losses are
+// also found in channels without publishers.
 
 type verification struct {
 	generation atomic.Uint64 // of the data that were verified
@@ -36,8 +38,8 @@ type verification struct {
 
 var errNeverVerified = errors.New("the server is being replaced again and again")
 
-// readVerified calls read again if the server was replaced meanwhile: the answer may be older than a verification since,
-// which ended the epoch that it has.
+// readVerified calls read again if the server was replaced meanwhile: a verification since may have ended the epoch of
+// the answer.
 func (b *Broker) readVerified(ctx context.Context, s *shard, read func() error) error {
 	const attempts = 3
 	for range attempts {
@@ -116,7 +118,6 @@ func (b *Broker) startVerification(s *shard) <-chan struct{} {
 	return running
 }
 
-// verifyStreams verifies the deliveries of all receivers, and what the shard has acknowledged.
 func (b *Broker) verifyStreams(ctx context.Context, s *shard) error {
 	for _, r := range b.receivers[s.index] {
 		_ = r.mark(ctx) // watch reports refusals
@@ -157,7 +158,6 @@ func (r *receiver) delivered() []losses.Candidate {
 	return list
 }
 
-// channelsOf: a channel may have several candidates.
 func channelsOf(candidates []losses.Candidate) map[string]bool {
 	channels := make(map[string]bool, len(candidates))
 	for i := range candidates {
@@ -166,7 +166,6 @@ func channelsOf(candidates []losses.Candidate) map[string]bool {
 	return channels
 }
 
-// report asks the node to check the positions in these channels.
 func (b *Broker) report(candidates []losses.Candidate) {
 	if len(candidates) == 0 {
 		return

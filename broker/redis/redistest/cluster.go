@@ -18,7 +18,7 @@ type Cluster struct {
 	opts  Options
 }
 
-// NewCluster starts three nodes and waits until the cluster is complete.
+// NewCluster starts three nodes.
 func NewCluster(tb testing.TB, opts Options) *Cluster {
 	tb.Helper()
 	const size = 3
@@ -81,7 +81,7 @@ func (c *Cluster) Owner(slot int) int {
 	return -1
 }
 
-// hasSlot looks at a line of CLUSTER NODES, which has slots and ranges from the ninth field on.
+// hasSlot: a line of CLUSTER NODES has slots and ranges from the ninth field on.
 func hasSlot(fields []string, slot int) bool {
 	for i := 8; i < len(fields); i++ {
 		low, high, found := strings.Cut(fields[i], "-")

@@ -15,8 +15,7 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// Do sends one command on a connection of its own. It returns the elements of an array one per line. An error reply
-// fails the test.
+// Do sends one command, and returns the elements of an array one per line. An error reply fails the test.
 func (s *Server) Do(args ...string) string {
 	s.tb.Helper()
 	reply, err := s.try(args...)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Sentinel is a primary with replicas and three Sentinels. A server that restarts keeps the role that the Sentinels gave
-// it last, because they write the role to its configuration file.
+// Sentinel is a primary with replicas and three Sentinels. A server that restarts keeps the role that the Sentinels
+// wrote to its configuration file.
 type Sentinel struct {
 	// Master is the name of the primary for Sentinels.
 	Master string
@@ -109,7 +109,7 @@ func (s *Sentinel) successor(old *Server) *Server {
 }
 
 // Failover makes the Sentinels swap primary and replica, and returns the new primary. On a busy machine they may give up
-// a failover, because they do not hear of the promotion in time: then they are asked again.
+// a failover: then they are asked again.
 func (s *Sentinel) Failover() *Server {
 	old := s.Primary()
 	leader := s.Sentinels[0]
@@ -124,7 +124,6 @@ func (s *Sentinel) Failover() *Server {
 	return next
 }
 
-// rests reports whether a Sentinel names this primary and has no failover under way.
 func (s *Sentinel) rests(sentinel, primary *Server) bool {
 	state, err := sentinel.try("SENTINEL", "MASTER", s.Master)
 	return err == nil && strings.Contains(state, "\nport\n"+portOf(primary)+"\n") && !strings.Contains(state, "failover_in_progress")

@@ -1,10 +1,10 @@
 //go:build unix
 
-// Package redistest starts redis-server processes for tests: alone, under Sentinel and as a Cluster, each on free
-// loopback ports with its data in a temporary folder. They end with the test.
+// Package redistest starts redis-server processes for tests: alone, under Sentinel and as a Cluster, on free loopback
+// ports with their data in temporary folders. They end with the test.
 //
-// The binary is redis-server of the PATH, or the environment variable GYRO_REDIS_SERVER names it (Valkey, another
-// version). Without redis-server, tests are skipped (package need).
+// The environment variable GYRO_REDIS_SERVER may name the binary (Valkey, another version). Without redis-server, tests
+// are skipped (package need).
 package redistest
 
 import (
@@ -35,8 +35,8 @@ type Options struct {
 	Persistent bool
 	// TLS is for clients, and between servers. Default: plaintext.
 	TLS *TLS
-	// With Failover, the servers of a Sentinel or a Cluster replace a server that does not answer for some two seconds.
-	// Without it they wait for minutes, so that a busy machine does not look like a dead server.
+	// With Failover, a server of a Sentinel or a Cluster that does not answer for some two seconds is replaced. Without
+	// it that takes minutes, so that a busy machine does not look like a dead server.
 	Failover bool
 	// DownAfter is that time with Sentinel. Default: half a second.
 	DownAfter time.Duration
@@ -64,7 +64,7 @@ func (o *Options) tlsArgs() []string {
 
 const tlsCert = "--tls-cert-file"
 
-// Server is one redis-server process. Its methods fail the test on errors. Only Do and Addr may be called concurrently.
+// Server is one process. Its methods fail the test on errors. Only Do and Addr may be called concurrently.
 type Server struct {
 	tb       testing.TB
 	port     int // for clients
@@ -84,7 +84,7 @@ func Standalone(tb testing.TB, opts Options) *Server {
 	return standalone(tb, opts, nil)
 }
 
-// standalone has a configuration file, into which the server can write, unless config is nil.
+// standalone: the server can write into the configuration, unless that is nil.
 func standalone(tb testing.TB, opts Options, config []byte) *Server {
 	tb.Helper()
 	args := append([]string{"--save", "", "--appendonly", yesNo(opts.Persistent), "--appendfsync", "always"}, append(opts.tlsArgs(), opts.Args...)...)
@@ -199,7 +199,7 @@ func (s *Server) signal(sig os.Signal) {
 	}
 }
 
-// launch waits until the process answers. It returns false if another process has the port.
+// launch returns false if another process has the port.
 func (s *Server) launch() (ok bool) {
 	s.tb.Helper()
 	s.log = &syncBuffer{}
@@ -255,7 +255,7 @@ func binary(tb testing.TB) string {
 	return path
 }
 
-// freePort finds a port that is free with the port 10,000 above it, which a cluster node uses for its bus.
+// freePort: a cluster node uses the port 10,000 above for its bus.
 func freePort(tb testing.TB) int {
 	tb.Helper()
 	port, err := porttest.FreePair(10000)

@@ -16,8 +16,8 @@ const (
 
 var countNames = [...]string{"0", "1", "2", "3", "4", "5", "6"}
 
-// Call is one execution of a script with at most 6 keys. More than 4 keys and 11 arguments are rare, and take memory of
-// their own. Without a script it is a PUBLISH or SPUBLISH.
+// Call is one execution of a script with at most 6 keys, or a PUBLISH or SPUBLISH. More than 4 keys and 11 arguments are
+// rare, and take memory of their own.
 type Call struct {
 	Script *Script
 	nkeys  int
@@ -52,13 +52,12 @@ func (c *Call) Arg(values ...string) {
 	}
 }
 
-// Reset leaves keys and arguments in place, where later ones replace them: a large broadcast would spend 3% of its time
-// on clearing them.
+// Reset leaves keys and arguments in place: a large broadcast would spend 3% of its time on clearing them.
 func (c *Call) Reset() {
 	c.Script, c.nkeys, c.nargs, c.via, c.more = nil, 0, 0, "", [2][]string{}
 }
 
-// Message makes c, which must be empty, publish by one of the verbs.
+// Message makes c publish by one of the verbs. c must be empty.
 func (c *Call) Message(verb, name, data string) {
 	c.keys[0], c.args[0], c.args[1] = name, verb, data
 }
@@ -104,8 +103,8 @@ func Run(ctx context.Context, client *servers.Client, c *Call) (rueidis.RedisRes
 	return result, nil
 }
 
-// Send does a PUBLISH. noReceiver: Redis knows that there is none. A server of a Cluster does not know, because it
-// counts only its own receivers.
+// Send does a PUBLISH. noReceiver: Redis knows that there is none. A server of a Cluster counts only its own receivers,
+// so it does not know.
 func Send(ctx context.Context, client *servers.Client, name, data string) (noReceiver bool, err error) {
 	var c Call
 	c.Message(Publish, name, data)
@@ -117,8 +116,8 @@ func Send(ctx context.Context, client *servers.Client, name, data string) (noRec
 	return receivers == 0, err
 }
 
-// RunAll does at most servers.MaxPipeline calls, mostly in one round trip, and does not explain errors. cmds is scratch
-// space, which it returns.
+// RunAll does at most servers.MaxPipeline calls, mostly in one round trip. It does not explain errors. It returns cmds
+// for further use.
 func RunAll(ctx context.Context, client *servers.Client, calls []Call, cmds []rueidis.Completed) ([]rueidis.RedisResult, []rueidis.Completed) {
 	cmds = cmds[:0]
 	for i := range calls {

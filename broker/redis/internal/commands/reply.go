@@ -28,7 +28,7 @@ const (
 // Result of a script that publishes, or reads a position.
 type Result struct {
 	broker.PublishResult
-	// Renewed tells that the stream had lost publications, and has another epoch now.
+	// Renewed: the stream had lost publications, and has another epoch now.
 	Renewed bool
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// ReadHistory reads the position and entries of a STREAM, or a whole LIST, from which it selects what f asks for.
-// renewed is Result.Renewed.
+// ReadHistory reads entries of a STREAM, or a whole LIST, from which it selects what f asks for. renewed is
+// Result.Renewed.
 func ReadHistory(answer rueidis.RedisResult, f *broker.HistoryFilter, list bool) (h broker.History, renewed bool, err error) {
 	result, entries, err := readPositionAndEntries(answer)
 	if err != nil {
@@ -79,8 +79,7 @@ func parseStream(entries []rueidis.RedisMessage) ([]*channel.Publication, error)
 	return pubs, nil
 }
 
-// parseList reads envelopes, the newest first. Centrifugo leaves entries of an earlier life of the stream; they do not
-// count.
+// parseList reads the newest first. Centrifugo leaves entries of an earlier life of the stream, which do not count.
 func parseList(entries []rueidis.RedisMessage, top channel.StreamPosition, f *broker.HistoryFilter) ([]*channel.Publication, error) {
 	var pubs []*channel.Publication
 	for i := range entries {

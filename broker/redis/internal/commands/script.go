@@ -1,5 +1,5 @@
-// Package commands holds the commands that the engine sends to Redis, and reads the answers. Most of them are calls of
-// scripts in Lua, which Redis runs as one step.
+// Package commands holds the commands that the engine sends to Redis, and reads the answers. Most of them are scripts in
+// Lua, which Redis runs as one step.
 package commands
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
 )
 
-// Script is Lua. Redis knows it by its SHA-1, once it has been sent.
+// Script is Lua, which Redis knows by its SHA-1 once it was sent.
 type Script struct{ text, sha string }
 
 func newScript(parts ...string) *Script {

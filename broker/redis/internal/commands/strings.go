@@ -11,8 +11,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Strings makes strings that share allocations. Each keeps its neighbours in memory, so none should live much longer
-// than its call. Strings belong to one goroutine; the zero value begins small.
+// Strings makes strings that share allocations, so none should live much longer than its call. It is for one goroutine;
+// the zero value begins small.
 type Strings struct {
 	free []byte
 	size int // of the next chunk
@@ -32,7 +32,6 @@ func (s *Strings) room(most int) []byte {
 	return s.free[len(s.free):]
 }
 
-// keep makes a string of bytes that were appended to a slice of room.
 func (s *Strings) keep(dst []byte) string {
 	if len(dst) == 0 {
 		return ""
@@ -75,7 +74,7 @@ func (s *Strings) Epoch() string {
 	return s.keep(enginekit.AppendEpoch(s.room(enginekit.EpochSize), rand.Uint64()))
 }
 
-// Life is an epoch for a new life of a stream, and the known position: offset:epoch.
+// Life is an epoch for a new life of a stream, then offset:epoch of the known position.
 func (s *Strings) Life(epoch string, offset uint64) string {
 	dst := enginekit.AppendEpoch(s.room(enginekit.EpochSize+21+len(epoch)), rand.Uint64())
 	if epoch != "" {
@@ -97,7 +96,7 @@ func (s *Strings) Publication(pub *channel.Publication, delta bool) string {
 	return s.keep(format.AppendPublication(s.room(most), pub, delta))
 }
 
-// ClientInfo is the message of a join or leave, or a client info alone without prefix.
+// ClientInfo is a message with a prefix, or a client info alone.
 func (s *Strings) ClientInfo(prefix string, info *channel.ClientInfo) string {
 	most := len(prefix) + len(info.User) + len(info.Client) + len(info.ConnInfo) + len(info.ChanInfo) + 60
 	return s.keep(info.AppendProto(append(s.room(most), prefix...)))

@@ -1,6 +1,5 @@
 // Package format is the form of Gyro's data in Redis, which is the form of Centrifugo 6: the names of keys and PUB/SUB
-// channels, the Protobuf of publications and client infos, and the envelope that gives a publication its place in the
-// stream.
+// channels, the Protobuf of publications and client infos, and the envelope with the place in the stream.
 package format
 
 import (
@@ -11,7 +10,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// KeyKind is a kind of keys or PUB/SUB channels, as it stands between prefix and channel.
+// KeyKind is a kind of names, as it stands between prefix and channel.
 type KeyKind string
 
 // Kinds of names.
@@ -35,8 +34,7 @@ const (
 	UsersLife    KeyKind = ".presence.user.expire."
 )
 
-// Names makes the names of one shard. By hash tags, all keys of a channel are in one slot of a Cluster, so that a script
-// can use them.
+// Names makes the names of one shard. By hash tags, all keys of a channel are in one slot of a Cluster.
 type Names struct {
 	Prefix     string
 	Cluster    bool
@@ -66,7 +64,7 @@ func (n *Names) Append(dst []byte, kind KeyKind, ch string, hash uint64) []byte 
 }
 
 // AppendResult appends the name of the result of an idempotency key. The last dot divides channel and key. A key with
-// dots would make that ambiguous, so its name has a colon behind the kind, and then the length of the channel.
+// dots would make that ambiguous, so its name has a colon behind the kind, and the length of the channel.
 func (n *Names) AppendResult(dst []byte, ch string, hash uint64, key string) []byte {
 	dst = append(dst, n.Prefix...)
 	dst = append(dst, result...)
@@ -105,7 +103,7 @@ func (n *Names) Presence(kind KeyKind, ch string) string {
 	return n.Prefix + string(kind) + ch
 }
 
-// Mark returns the key of a node's mark, in the slot of tag unless that is empty.
+// Mark returns the key of a node's mark, in the slot of tag if there is one.
 func (n *Names) Mark(node, tag string) string { return n.own(".mark.", node, tag) }
 
 // Sample returns the keys of the history beside a mark.
@@ -162,7 +160,7 @@ func (n *Names) CheckPresence(ch string) error {
 	return nil
 }
 
-// Part returns the channel as a part of its name of kind ClientChannel, so that both share memory.
+// Part returns the channel as a part of its name, so that both share memory.
 func Part(name, ch string) string {
 	if tagged, ok := strings.CutSuffix(name, "}"); ok && strings.HasSuffix(tagged, ch) && tagged[len(tagged)-len(ch)-1] == '{' {
 		name = tagged

@@ -13,7 +13,7 @@ var ErrMalformed = errors.New("malformed payload")
 
 // Readers take strings as they are. The generated reader of the client protocol refuses strings that are not UTF-8.
 
-// AppendPublication appends Protobuf without the offset, which is not known yet. delta allows deltas without history.
+// AppendPublication leaves out the offset, which is not known yet. delta allows deltas without history.
 func AppendPublication(dst []byte, pub *channel.Publication, delta bool) []byte {
 	if !delta && isPlain(pub) {
 		if len(pub.Data) > 0 {
@@ -30,8 +30,7 @@ func AppendPublication(dst []byte, pub *channel.Publication, delta bool) []byte 
 	return m.AppendProto(dst)
 }
 
-// isPlain tells that pub has nothing but data and a time, as most have. The general way takes three times as long, which
-// matters in a large batch.
+// isPlain: pub has nothing but data and a time, as most have. The general way takes three times as long.
 func isPlain(pub *channel.Publication) bool {
 	return pub.Info == nil && pub.Tags == nil && pub.Version == 0 &&
 		pub.Channel == "" && pub.Key == "" && !pub.Removed && pub.Score == 0
@@ -55,8 +54,8 @@ const (
 	wireBytes  = 2
 )
 
-// ReadPublication fills pub; without an offset, Offset stays. Data and the bytes of Info are parts of data, the rest is
-// copied. delta is the argument of AppendPublication. Unknown fields are skipped.
+// ReadPublication fills pub; without an offset, Offset stays. Data and the bytes of Info are parts of data. delta is the
+// argument of AppendPublication.
 func ReadPublication(data []byte, pub *channel.Publication) (delta bool, err error) {
 	if plain(data, pub) {
 		return false, nil
@@ -98,8 +97,7 @@ func ReadPublication(data []byte, pub *channel.Publication) (delta bool, err err
 	return delta, r.Err()
 }
 
-// plain reads a publication that has nothing but data, of less than 16 KiB, and a time, in half of the time that the
-// reader takes.
+// plain reads nothing but data, of less than 16 KiB, and a time, in half of the time of the reader.
 func plain(message []byte, pub *channel.Publication) bool {
 	if len(message) < 4 || message[0] != tagData {
 		return false
@@ -120,8 +118,8 @@ func plain(message []byte, pub *channel.Publication) bool {
 	return true
 }
 
-// ReadEntry reads an entry of a map, as the scripts keep it: offset:version:V:T: and V bytes of the version's epoch, T
-// bytes of tags, and the publication.
+// ReadEntry reads an entry as the scripts keep it: offset:version:V:T: and V bytes of the version's epoch, T bytes of
+// tags, and the publication.
 func ReadEntry(value []byte, pub *channel.Publication) error {
 	var numbers [4]uint64
 	for i := range numbers {

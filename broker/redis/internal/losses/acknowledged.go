@@ -1,7 +1,7 @@
 // Package losses finds out that Redis has lost data.
 //
 // A node remembers the publications with history that it delivered (Stream) and that Redis acknowledged to it (Acked). A
-// stream that does not hold them has lost them. Marks show that all data of a server went back to an older state.
+// stream that does not hold them has lost them. Marks show a rollback of a whole server.
 package losses
 
 import (
@@ -28,15 +28,15 @@ func Sum(data []byte) uint64 { return maphash.Bytes(seed, data) }
 // TextSum is Sum.
 func TextSum(data string) uint64 { return maphash.String(seed, data) }
 
-// Known is the knowledge of a stream: it had Offset in Epoch, and other epochs earlier. Epoch may be empty.
+// Known is the knowledge of a stream: it had Offset in Epoch, and other epochs earlier.
 type Known struct {
 	Epoch   string
 	Earlier Epochs
 	Offset  uint64
 }
 
-// Epochs is a list of up to 8 epochs, the newest first, each between two spaces. A stream whose server comes back with
-// the same older data again and again has an epoch of long ago each time.
+// Epochs is a list of up to 8 epochs, the newest first, each between two spaces: a server that comes back with the same
+// older data again and again has an epoch of long ago each time.
 type Epochs string
 
 const maxEpochs = 8
@@ -109,8 +109,8 @@ func (a *Acked) Known(ch string, hash uint64) Known {
 	return Known{}
 }
 
-// Note remembers a publication, if r says that it is in a stream. generation is the shard's. While the shard is not
-// verified, Note does not overwrite notes of an earlier generation.
+// Note remembers a publication, if r says that it is in a stream. While the shard is not verified, it does not overwrite
+// notes of an earlier generation.
 func (a *Acked) Note(ch string, hash uint64, r *broker.PublishResult, sum, generation uint64, verified bool) {
 	if r.Suppressed != "" || r.Position.Offset == 0 {
 		return
@@ -139,8 +139,7 @@ func (a *Acked) Note(ch string, hash uint64, r *broker.PublishResult, sum, gener
 	}
 }
 
-// Moved notes that the stream of p has another epoch, unless Note was called meanwhile. stale is the epoch that the
-// server had last, or "".
+// Moved notes another epoch, unless Note was called meanwhile. stale is the epoch that the server had last, or "".
 func (a *Acked) Moved(hash uint64, p *Publication, epoch string, offset uint64, stale string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -20,8 +20,8 @@ const sampleTTL = time.Minute
 // methods.
 //
 // A server can get older data without a restart: by DEBUG RELOAD, by REPLICAOF a stale copy and back, or when the former
-// owner of a slot takes the slot back. Its connections stay, so only the data can show it. Therefore each node writes
-// keys of its own, the marks, again and again, with a number that grows.
+// owner of a slot takes the slot back. Only the data can show that. Therefore each node writes keys of its own, the
+// marks, again and again, with a number that grows.
 //
 // A server can deliver and store nothing: it is out of memory, it is a replica, or a permission is missing. Therefore
 // the node writes a publication with history beside each mark, the sample.
@@ -42,7 +42,7 @@ type acknowledgedMark struct {
 	replication string
 }
 
-// NewMarks makes the marks of a node in the slots of these hash tags. publish writes the samples.
+// NewMarks is for the slots of these hash tags. publish writes the samples.
 func NewMarks(names *format.Names, node string, tags []string, publish *commands.Script) *Marks {
 	return &Marks{names: names, node: node, tags: tags, publish: publish, last: make([]acknowledgedMark, len(tags))}
 }
@@ -56,7 +56,7 @@ type Finding struct {
 	Refused error
 }
 
-// Write writes the marks, and compares their old values with the values written last.
+// Write writes the marks, and compares them with what was written last.
 func (m *Marks) Write(ctx context.Context, client *servers.Client) (f Finding) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -9,11 +9,11 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Stream is the knowledge of a subscribed node about the stream of a channel with history. Any goroutine may use it. A
-// nil Stream, of a channel that the node is not subscribed to, takes every note and knows nothing.
+// Stream is the knowledge of a subscribed node about a stream. Any goroutine may use it. A nil Stream, of a channel that
+// the node is not subscribed to, takes every note and knows nothing.
 type Stream struct {
 	mu sync.Mutex
-	// last is the newest publication that was delivered. Its offset is 0 if none was in its epoch. Its Channel is
+	// last is the newest publication that was delivered; its offset is 0 if none was in its epoch. Its Channel is
 	// constant.
 	last Publication
 	// top is the greatest offset in the epoch of last that was delivered or read.
@@ -22,7 +22,7 @@ type Stream struct {
 	// revision.
 	renewal  int64
 	revision uint64
-	// provisional is the epoch to deliver in after an offset came a second time, until the stream has been verified.
+	// provisional is the epoch to deliver in after an offset came twice, until the stream is verified.
 	provisional *string
 }
 
@@ -32,7 +32,7 @@ func NewStream(ch string) *Stream { return &Stream{last: Publication{Channel: ch
 // Channel of the stream.
 func (s *Stream) Channel() string { return s.last.Channel }
 
-// Deliver notes a publication, and returns the epoch to deliver it in. again: its offset came a second time.
+// Deliver notes a publication, and returns the epoch to deliver it in. again: its offset came twice.
 func (s *Stream) Deliver(epoch []byte, offset uint64, data []byte) (in string, again bool) {
 	sum := Sum(data)
 	s.mu.Lock()
@@ -86,8 +86,7 @@ func (s *Stream) Known() Known {
 	return Known{Epoch: s.last.Epoch, Offset: s.top}
 }
 
-// Delivered returns the last delivered publication, the greatest offset in its epoch that was delivered or read, and the
-// provisional epoch.
+// Delivered returns the last delivered publication, the top, and the provisional epoch.
 func (s *Stream) Delivered() (last Publication, top uint64, provisional *string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -31,8 +31,7 @@ func (a *Acked) Candidates() []Candidate {
 	return list
 }
 
-// Candidate returns the last delivered publication, or the top of a read if nothing was delivered since. ok is false if
-// the stream is not known.
+// Candidate returns the last delivered publication, or the top of a read since. ok is false if the stream is not known.
 func (s *Stream) Candidate() (c Candidate, ok bool) {
 	c = Candidate{stream: s, hash: format.Hash(s.Channel())}
 	c.Publication, c.top, c.provisional = s.Delivered()
@@ -47,13 +46,12 @@ type Verifier struct {
 	Client *servers.Client
 	Names  *format.Names
 	Kinds  *commands.HistoryScripts
-	// RolledBack: there is proof of a loss. Then a publication that cannot be verified counts as lost.
+	// RolledBack: a publication that cannot be verified counts as lost.
 	RolledBack bool
 }
 
-// Verify takes at most servers.MaxPipeline candidates. It gives a stream that has lost its candidate another epoch. It
-// returns the lost candidates, and the candidates whose streams have another epoch for another reason, and notes the new epochs
-// where the candidates come from.
+// Verify takes at most servers.MaxPipeline candidates. It gives streams that have lost their candidates other epochs. It
+// returns these candidates, and the candidates whose streams had another epoch already, and notes the new epochs.
 func (c *Verifier) Verify(ctx context.Context, candidates []Candidate) (lost, moved []Candidate, err error) {
 	text := commands.NewStrings(commands.MaxChunk)
 	calls := make([]commands.Call, len(candidates))
@@ -87,11 +85,11 @@ func (c *Verifier) Verify(ctx context.Context, candidates []Candidate) (lost, mo
 	return lost, moved, c.renew(ctx, lost)
 }
 
-// foreign tells that a key has another type. Then there is no stream, which must not hold up the other channels.
+// foreign: a key has another type, so there is no stream. That must not hold up the other channels.
 func foreign(err error) bool { return err != nil && strings.Contains(err.Error(), "WRONGTYPE") }
 
-// holds tells whether a stream of the same epoch holds the publication. Without an entry at its offset, which may have
-// been trimmed, it counts as holding it, unless the data went back and later publications were not delivered here.
+// holds: without an entry at its offset, which may have been trimmed, a stream of the same epoch counts as holding the
+// publication, unless the data went back and later publications were not delivered here.
 func (c *Candidate) holds(top uint64, entry string, rolledBack bool) bool {
 	if top < c.top {
 		return false

@@ -14,8 +14,8 @@ type backlog struct {
 
 func (b *backlog) empty() bool { return len(b.list) == 0 }
 
-// add returns false if there is no room. An empty backlog has room for any message, and there is room for notes, which
-// are few.
+// add returns false if there is no room. An empty backlog has room for any message, and any backlog for notes, which are
+// few.
 func (b *backlog) add(m *message) bool {
 	size := m.size()
 	if m.note == nil && b.count > 0 && (b.count >= b.max || b.bytes+size > b.maxBytes) {
@@ -27,7 +27,7 @@ func (b *backlog) add(m *message) bool {
 	return true
 }
 
-// take returns the messages of list, or nil. It uses the memory of handled later on.
+// take uses the memory of handled later on.
 func (b *backlog) take(handled []message) []message {
 	if handled != nil {
 		b.spare = handled[:0]

@@ -1,5 +1,5 @@
-// Package pubsub is the receiving side of a Redis shard: one connection that subscribes and receives messages at little
-// cost. It proves every second that it delivers; when it does not, it connects again and restores its subscriptions.
+// Package pubsub is the receiving side of a Redis shard: one connection that subscribes and receives at little cost. It
+// proves every second that it delivers; when it does not, it connects again and restores its subscriptions.
 //
 // A Conn has a table (subscriptions, and commands that wait for their confirmation), a heartbeat (canaries and health),
 // a queue (from the reader to the handler) and, while it is connected, a connection (the socket with its reader and
@@ -28,21 +28,19 @@ type Config struct {
 	Name string
 	// Dial returns a connection that is ready for SUBSCRIBE (see Handshake). It must end when ctx does, after Timeout.
 	Dial func(ctx context.Context) (net.Conn, error)
-	// Message is called for every message, in the order received, by the goroutine that reads, as long as Message keeps
-	// pace. Workers would cost more: handing a message to another goroutine takes 600 ns of CPU, in a burst 50 to 120
-	// ns, while reading takes 170 ns, and decoding and posting little more.
+	// Message is called for every message, in order, by the goroutine that reads, as long as Message keeps pace. Workers
+	// would cost more: handing a message to another goroutine takes 600 ns of CPU, in a burst 50 to 120 ns, while
+	// reading takes 170 ns.
 	//
-	// channel and payload are parts of memory. They are valid until the handler, or a later receiver, calls
-	// memory.Free(1). Without that call they stay valid, and the garbage collector gets the memory, 64 KiB or a larger
-	// message.
+	// channel and payload are parts of memory, valid until memory.Free(1). Without that call the garbage collector gets
+	// the memory, 64 KiB or a larger message.
 	Message func(channel, payload []byte, memory *Chunk)
-	// Resubscribed tells that everything subscribed is delivered. lost is false for the first connection, before which
-	// nothing can have been lost.
+	// Resubscribed: everything subscribed is delivered. lost is false for the first connection.
 	Resubscribed func(lost bool)
-	// Overflow tells that messages of these channels, nil for any, were dropped because Message was behind, and that
-	// messages are delivered again now. The callee may keep the slice.
+	// Overflow: messages of these channels, nil for any, were dropped, and are delivered again now. The callee may keep
+	// the slice.
 	Overflow func(channels []string)
-	// TakeDropped may take a message that would be dropped. It must not wait, nor keep its arguments. Nil takes none.
+	// TakeDropped may take a message that would be dropped. It must not wait, nor keep its arguments.
 	TakeDropped func(channel, payload []byte) bool
 	// Sharded uses SSUBSCRIBE: all channels belong to one slot of a Redis Cluster.
 	Sharded bool
@@ -53,21 +51,19 @@ type Config struct {
 	CanaryChannel string
 	// CanaryInterval: default 1 s.
 	CanaryInterval time.Duration
-	// CanaryTimeout (3 s, at least twice CanaryInterval) is how long nothing may arrive before the connection is given
-	// up.
+	// CanaryTimeout (3 s, at least twice CanaryInterval) is how long nothing may arrive.
 	CanaryTimeout time.Duration
 
 	// Timeout (4 s) of dialing, of a write, and of a confirmation.
 	Timeout time.Duration
 	// MinBackoff (100 ms) and MaxBackoff (250 ms) bound the pause between two attempts to connect. Half of it is random.
-	// It doubles until a canary has come back. A server that works again during the pause publishes messages that are
-	// lost here.
+	// It doubles until a canary has come back. Messages in the pause are lost.
 	MinBackoff, MaxBackoff time.Duration
 	// MaxMessage (64 MiB): a larger message breaks the connection.
 	MaxMessage int
 	// MaxQueue (4,096 messages) and MaxQueueBytes (16 MiB) bound what waits for Message.
 	MaxQueue, MaxQueueBytes int
-	// MaxStall (1 s) is how long the queue may be full, and messages gather at the server, before they are dropped.
+	// MaxStall (1 s) is how long messages may gather at the server before they are dropped.
 	MaxStall time.Duration
 
 	// Logger gets the beginning and the end of each outage and, at level debug, attempts to connect. Nil: none.

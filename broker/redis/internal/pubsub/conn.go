@@ -28,7 +28,7 @@ type Conn struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	wake   chan struct{} // ends a pause between two attempts to connect
-	// connected tells that there was a connection, downSince since when there is none. Used by run alone.
+	// connected: there was a connection. downSince: since when there is none. For run alone.
 	connected bool
 	downSince time.Time
 	first     chan struct{} // closed after the first attempt to connect
@@ -78,8 +78,7 @@ func New(cfg Config) *Conn {
 	return c
 }
 
-// Start connects. It returns the outcome of the first attempt, or the error of ctx. After a failure the Conn tries again
-// until Close. Start fails if Config is not complete, and when called again.
+// Start returns the outcome of the first attempt, or the error of ctx. After a failure the Conn tries again until Close.
 func (c *Conn) Start(ctx context.Context) error {
 	if err := c.cfg.validate(); err != nil {
 		return err
@@ -100,8 +99,7 @@ func (c *Conn) Start(ctx context.Context) error {
 	}
 }
 
-// Close ends the connection and waits for all goroutines and callbacks. Messages that were not handed over are
-// discarded.
+// Close waits for all goroutines and callbacks, and discards messages that were not handed over.
 func (c *Conn) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -113,7 +111,7 @@ func (c *Conn) Close() {
 
 // Subscribe waits until the server has confirmed, for Config.Timeout at most. Concurrent calls share commands. It fails
 // at once while there is no connection (ErrDisconnected), and when the connection breaks; then none of the channels is
-// subscribed, unless by a later call. Subscriptions outlive the connection.
+// subscribed, unless by a later call.
 func (c *Conn) Subscribe(ctx context.Context, channels ...string) error {
 	err := c.call(ctx, subscribe, channels)
 	if err != nil {
@@ -147,8 +145,7 @@ func (c *Conn) call(ctx context.Context, k kind, channels []string) error {
 	}
 }
 
-// Health returns how long the newest canary took from Publish to the handler, and why the connection is not proven to
-// deliver now. It does not block.
+// Health returns how long the newest canary took to the handler, and why the connection is not proven to deliver now.
 func (c *Conn) Health() (time.Duration, error) { return c.heartbeat.health() }
 
 // Stats does not wait for the handler.
@@ -172,7 +169,7 @@ func (c *Conn) handle(m *message) {
 	c.cfg.Message(m.channel, m.payload, m.memory)
 }
 
-// Wake tells that the server seems to be reachable again, which shortens the pause between two attempts to connect.
+// Wake shortens a pause, as the server seems to be reachable again.
 func (c *Conn) Wake() { enginekit.Signal(c.wake) }
 
 func (c *Conn) run() {
@@ -202,7 +199,7 @@ func (c *Conn) run() {
 		case <-c.ctx.Done():
 		case <-time.After(pause):
 		case <-c.wake:
-			// Many Conns are woken at a time, and must not connect all at once.
+			// Many Conns are woken at a time, and must not connect at once.
 			select {
 			case <-c.ctx.Done():
 			case <-time.After(time.Duration(c.cfg.Random() * float64(c.cfg.MaxBackoff/wakeSpread))):
@@ -211,11 +208,9 @@ func (c *Conn) run() {
 	}
 }
 
-// wakeSpread is the part of MaxBackoff over which Conns that are woken spread.
 const wakeSpread = 10
 
-// logLoss logs a loss or, at level debug, that there still is no connection. Start returns what happens before the first
-// one.
+// logLoss leaves to Start what happens before the first connection.
 func (c *Conn) logLoss(reason error) {
 	if !c.connected || !c.downSince.IsZero() {
 		c.cfg.Logger.Debug("redis PUB/SUB cannot be connected", "part", c.cfg.Name, "reason", reason.Error())
@@ -234,7 +229,7 @@ func (c *Conn) attempted(err error) {
 	}
 }
 
-// attempt makes one connection and returns when it has ended. proven: it was proven to deliver.
+// attempt returns when the connection has ended. proven: it was proven to deliver.
 func (c *Conn) attempt() (proven bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(c.ctx, c.cfg.Timeout, fmt.Errorf("no connection within %s", c.cfg.Timeout))
 	conn, err := c.cfg.Dial(ctx)
@@ -281,7 +276,7 @@ func (c *Conn) newConnection(conn net.Conn) *connection {
 }
 
 func (c *Conn) watch(cn *connection, boot *call) {
-	// All connections of a process do this at the same moments, as an idle process should wake up rarely.
+	// All connections of a process do this at the same moments, so that an idle process wakes up rarely.
 	canary := time.NewTimer(quiet.UntilBeat(c.cfg.CanaryInterval))
 	defer canary.Stop()
 	period := c.cfg.period()

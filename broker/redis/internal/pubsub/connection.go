@@ -12,10 +12,9 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/resp"
 )
 
-// batchSize is how many messages the reader gathers at most for the queue.
 const batchSize = 256
 
-// connection is the present socket of a Conn, with its reader and writer. It ends with its first error.
+// connection is the present socket of a Conn. It ends with its first error.
 type connection struct {
 	conn      net.Conn
 	table     *table
@@ -41,7 +40,7 @@ type connection struct {
 
 type counters struct{ messages, reconnects atomic.Uint64 }
 
-// fail ends the connection: all calls that wait for it get the error. The Conn closes the socket.
+// fail gives all calls that wait the error. The Conn closes the socket.
 func (cn *connection) fail(err error) {
 	cn.once.Do(func() {
 		cn.err = err
@@ -51,7 +50,7 @@ func (cn *connection) fail(err error) {
 	})
 }
 
-// drainTime is how long a connection that has failed is still read. The server does not send these messages again.
+// drainTime is how long a connection that has failed is read. The server does not send these messages again.
 const drainTime = 100 * time.Millisecond
 
 // drain waits until everything received is read, if the handler keeps pace.
@@ -65,8 +64,7 @@ func (cn *connection) drain() {
 	}
 }
 
-// write sends commands as they come. Commands that come while it writes, or that other goroutines are about to add when
-// it wakes up, are sent together.
+// write sends commands together that come while it writes, or that other goroutines are about to add when it wakes up.
 func (cn *connection) write() {
 	var buf []byte
 	for {
@@ -110,8 +108,7 @@ func (s source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// saturated reports whether the reader hardly waited for the network in the last period: messages may gather at the
-// server.
+// saturated: the reader hardly waited for the network in the last period, so messages may gather at the server.
 func (cn *connection) saturated(period time.Duration) bool {
 	waited := cn.waited.Swap(0)
 	if begin := cn.waitingSince.Load(); begin != 0 {
@@ -120,8 +117,8 @@ func (cn *connection) saturated(period time.Duration) bool {
 	return waited < int64(period/16)
 }
 
-// read takes messages until the connection fails or the reader is relieved. Before it waits for the network, everything
-// received goes to the queue.
+// read ends when the connection fails or the reader is relieved. Before it waits for the network, everything received
+// goes to the queue.
 func (cn *connection) read(reader *readerID) {
 	batch := make([]message, 0, batchSize)
 	var f resp.Frame
@@ -166,7 +163,6 @@ func (cn *connection) enqueue(reader *readerID, batch []message) bool {
 	return cn.queue.put(reader, batch, cn.heartbeat.start.Add(time.Duration(at)))
 }
 
-// frame returns a zero message for a value that is not for the handler.
 func (cn *connection) frame(f *resp.Frame) (m message, err error) {
 	switch {
 	case f.Kind == '>' || f.Kind == '*':
@@ -201,7 +197,6 @@ func (cn *connection) event(f *resp.Frame) (m message, err error) {
 	return m, fmt.Errorf("unexpected event %.50q of %d elements", f.Items[0], f.Len)
 }
 
-// message makes a message, or a note of a canary.
 func (cn *connection) message(channel, payload []byte) message {
 	if string(channel) == cn.canaries {
 		number, at, ok := cn.heartbeat.parse(payload)

@@ -22,8 +22,8 @@ type Login struct {
 // handshakeTimeout is for a ctx without deadline.
 const handshakeTimeout = 4 * time.Second
 
-// Handshake makes a connection ready for commands: by HELLO 3, or by AUTH and CLIENT SETNAME for RESP2 and servers that
-// do not know HELLO. It ends when ctx does. Its errors hold no password, and end the use of the connection.
+// Handshake makes a connection ready for commands: by HELLO 3, or by AUTH and CLIENT SETNAME for RESP2 and old servers.
+// It ends when ctx does. Its errors hold no password.
 func Handshake(ctx context.Context, conn net.Conn, login Login) error {
 	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc

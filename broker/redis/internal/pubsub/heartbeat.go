@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// patience is how many times CanaryTimeout a canary may stay away while messages arrive: so many may be before it.
+// patience is how many times CanaryTimeout a canary may stay away while messages arrive: many may be before it.
 const patience = 5
 
-// heartbeat publishes canaries, and checks the connection by the canaries that come back. Its times are nanoseconds
-// since it was made, by the monotonic clock.
+// heartbeat publishes canaries, and checks the connection. Its times are nanoseconds since it was made, by the monotonic
+// clock.
 //
-// Does the connection live? Anything that arrives at the reader proves that; if nothing arrives, the connection is given
-// up. Does it deliver? A canary that has gone all the way to the handler proves that.
+// Does the connection live? If nothing arrives at the reader, it is given up. Does it deliver? A canary that has gone
+// all the way to the handler proves that.
 type heartbeat struct {
 	cfg         *Config
 	start       time.Time
@@ -46,15 +46,14 @@ type heartbeat struct {
 	publisher   sync.WaitGroup
 }
 
-// idleTimes is the time in which nothing of a kind has arrived. Only time in which the process ran counts: while it
-// stood still, it could not read.
+// idleTimes counts only the time in which the process ran: while it stood still, it could not read.
 type idleTimes struct {
 	all      time.Duration // nothing at all
 	messages time.Duration
 	canary   time.Duration // while a canary is outstanding
 }
 
-// extend adds the time since the last check, at since. The process is known to have run for part of it.
+// extend adds the time since the last check. The process is known to have run for part of it.
 func (s *idleTimes) extend(h *heartbeat, cn *connection, now, since int64, part time.Duration) {
 	quiet := func(before time.Duration, arrived int64) time.Duration {
 		if arrived >= since {

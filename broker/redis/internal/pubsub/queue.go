@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// run is how many messages are handled before their room in the queue is released.
+	// run messages are handled before their room is released.
 	run = 16
 	// relieveAfter is how long the handler may keep the reader.
 	relieveAfter = 50 * time.Millisecond
@@ -27,9 +27,9 @@ func (m *message) size() int { return len(m.channel) + len(m.payload) }
 // saves a switch between goroutines that costs as much as the rest. If the handler takes too long, the reader is
 // relieved: another goroutine reads from then on, and the old reader empties the queue.
 //
-// So messages gather only while the handler is behind. When the queue is full, the reader waits, and messages gather at
-// the server. If the queue is not half empty again in a bounded time, messages without room are dropped until it is.
-// Otherwise the server would close the connection, and all messages would be lost.
+// When the queue is full, the reader waits, and messages gather at the server. If the queue is not half empty again in a
+// bounded time, messages without room are dropped until it is. Otherwise the server would close the connection, and all
+// messages would be lost.
 type queue struct {
 	stall       time.Duration
 	done        <-chan struct{} // closed: the queue ends
@@ -58,7 +58,7 @@ func newQueue(cfg *Config, done <-chan struct{}, handle func(m *message), spawn 
 	}
 }
 
-// setReader sets the goroutine that puts messages from now on, or none. Messages of others are discarded.
+// setReader: messages of other goroutines are discarded from now on.
 func (q *queue) setReader(reader *readerID) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -66,9 +66,8 @@ func (q *queue) setReader(reader *readerID) {
 	enginekit.Signal(q.room) // a reader that waits for room finds out that it was replaced
 }
 
-// relieve makes next the reader if the present reader is in the handler, and has been for too long or is saturated. A
-// saturated reader hardly waits for the network; the next reader then leaves the handler to another goroutine, even if
-// none is in it at the moment.
+// relieve makes next the reader if the present reader is in the handler for too long, or is saturated: it hardly waits
+// for the network. After a saturated reader, another goroutine gets the handler in any case.
 func (q *queue) relieve(next *readerID, saturated bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -80,8 +79,8 @@ func (q *queue) relieve(next *readerID, saturated bool) bool {
 	return true
 }
 
-// put hands over messages that arrived at a time. It returns false if the reader has been relieved, and must not read
-// any more. The batch belongs to the caller again.
+// put returns false if the reader has been relieved, and must not read any more. The messages arrived at the given time.
+// The batch belongs to the caller again.
 func (q *queue) put(reader *readerID, batch []message, at time.Time) (goOn bool) {
 	q.mu.Lock()
 	if q.reader != reader {
@@ -140,8 +139,7 @@ func (q *queue) ended() bool {
 	}
 }
 
-// enqueue appends messages, or drops them, with mu held. It returns false if the reader was relieved while it waited for
-// room.
+// enqueue appends or drops messages, with mu held. It returns false if the reader was relieved while it waited for room.
 func (q *queue) enqueue(reader *readerID, batch []message) (goOn bool) {
 	for len(batch) > 0 {
 		switch m := &batch[0]; {
@@ -193,7 +191,7 @@ func (q *queue) note(f func()) {
 	q.startDrain()
 }
 
-// startDrain starts a goroutine that calls the handler, unless one is in it. mu is held.
+// startDrain needs mu. It does nothing while a goroutine is in the handler.
 func (q *queue) startDrain() {
 	if !q.busy {
 		q.busy = true
@@ -201,7 +199,7 @@ func (q *queue) startDrain() {
 	}
 }
 
-// drain handles messages until the queue is empty. The caller has set busy.
+// drain empties the queue. The caller has set busy.
 func (q *queue) drain() {
 	var batch []message
 	for {
@@ -221,7 +219,7 @@ func (q *queue) drain() {
 	}
 }
 
-// take returns the messages in the queue; without any it resets busy. It uses the memory of handled later on.
+// take resets busy if the queue is empty. It uses the memory of handled later on.
 func (q *queue) take(handled []message) []message {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -230,7 +228,6 @@ func (q *queue) take(handled []message) []message {
 	return batch
 }
 
-// release gives back the room of handled messages, and tells of drops.
 func (q *queue) release(handled []message) {
 	size := 0
 	for i := range handled {

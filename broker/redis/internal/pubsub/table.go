@@ -27,7 +27,6 @@ const (
 	unsubscribe
 )
 
-// call is one Subscribe or Unsubscribe, by a caller or by the Conn itself.
 type call struct {
 	kind     kind
 	boot     bool // the first call of a connection, for everything that is subscribed
@@ -52,8 +51,8 @@ type entry struct {
 	on  bool   // confirmed
 }
 
-// table knows the subscriptions. The last call for a channel counts: if it is a Subscribe that fails, the channel is not
-// subscribed.
+// table knows the subscriptions. The last call for a channel counts: if that is a Subscribe that fails, the channel is
+// not subscribed.
 type table struct {
 	name    string
 	verbs   [2]string // by kind
@@ -179,8 +178,7 @@ func (t *table) enqueue(k kind, channels []string) *call {
 	return c
 }
 
-// abandon makes a call fail, because its caller does not wait any more. If it was answered meanwhile, it returns the
-// outcome.
+// abandon makes a call fail whose caller does not wait any more, unless it was answered meanwhile.
 func (t *table) abandon(c *call, reason error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -261,7 +259,7 @@ func (t *table) confirmOff(c *call, ch string) {
 	}
 }
 
-// reject takes an error that the server answers. It returns an error if the connection must end.
+// reject returns an error if the connection must end.
 func (t *table) reject(cn *connection, sharded bool, text []byte) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -338,7 +336,7 @@ func (t *table) commands(cn *connection, buf []byte) []byte {
 	return buf
 }
 
-// command appends one command for the first calls in the queue that are of one kind.
+// command appends one command for calls of one kind.
 func (t *table) command(buf []byte) []byte {
 	kind, n, begin := t.queue[0].kind, 0, len(t.pending)
 	for len(t.queue) > 0 && t.queue[0].kind == kind && n < maxPerCommand {

@@ -6,16 +6,15 @@ import (
 )
 
 // Chunk is memory that values are received in. It is used again when the reader has left it and every part that was
-// retained is freed: memory that is still in the processor's cache, and little garbage. If a part is never freed, the
-// garbage collector gets the chunk.
+// retained is freed, while it is still in the processor's cache. If a part is never freed, the garbage collector gets
+// the chunk.
 type Chunk struct {
 	// Attached and Used belong to the holders of parts. A chunk that is used again keeps Attached, and Used is 0.
 	Attached any
 	Used     int
 
 	buf []byte
-	// left counts the parts that are retained. While the reader may give out more, which it counts in given, reading is
-	// added.
+	// left counts the parts that are retained and, while the reader may give out more, reading.
 	left  atomic.Int64
 	given int64
 }
@@ -23,7 +22,7 @@ type Chunk struct {
 // reading is more than the parts that a chunk can have.
 const reading = 1 << 40
 
-// ChunkSize is the size in bytes of chunks that are used again. Chunks for large values are not.
+// ChunkSize is the size in bytes of chunks that are used again.
 const ChunkSize = 64 << 10
 
 var chunks = sync.Pool{New: func() any { return &Chunk{buf: make([]byte, ChunkSize)} }}

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Dialog sends commands one at a time on a connection, and reads no more than the answers.
+// Dialog sends commands one at a time, and reads no more than the answers.
 type Dialog struct {
 	net.Conn
 	reader         *Reader
 	user, password string
 }
 
-// maxAnswer bounds an answer in bytes. CLUSTER NODES takes some 100 for each node.
+// maxAnswer is in bytes. CLUSTER NODES takes some 100 for each node.
 const maxAnswer = 1 << 20
 
 // NewDialog begins a dialog. Without a password, no Auth is needed; an empty user is the default user.
@@ -64,7 +64,7 @@ type ErrorReply struct{ Command, Text string }
 
 func (r *ErrorReply) Error() string { return r.Command + ": redis answered: " + r.Text }
 
-// clean takes out the arguments of the command, which the server repeats.
+// clean takes out the arguments, which the server repeats.
 func (d *Dialog) clean(text string) string {
 	text, _, _ = strings.Cut(text, " with args")
 	text = strings.TrimRight(text, ", ")

@@ -7,12 +7,11 @@ import (
 
 const (
 	minRead = 1 << 10
-	// trust is how much memory the announced length of a value allocates. Beyond it, memory doubles as bytes arrive.
+	// trust is how much memory the announced length of a value allocates at most.
 	trust = 1 << 20
 )
 
-// Reader reads values one by one. A value is valid until the next Fill or Next, or until it is freed if Retain was
-// called for it.
+// Reader reads values. A value is valid until the next Fill or Next, or until it is freed if Retain was called for it.
 type Reader struct {
 	src        io.Reader
 	usual      int // size of a chunk
@@ -23,8 +22,7 @@ type Reader struct {
 	need       int    // how many bytes the next value needs to be parsed further
 }
 
-// NewReader returns a reader with chunks of at least 4 KiB. A larger value gets a chunk of its own. More than max bytes
-// are an error.
+// NewReader has chunks of at least 4 KiB. A larger value gets a chunk of its own. More than max bytes are an error.
 func NewReader(src io.Reader, chunk, max int) *Reader {
 	return &Reader{src: src, usual: chunk, max: max}
 }

@@ -27,7 +27,7 @@ type Frame struct {
 	Items [3][]byte
 }
 
-// ProtocolError is the error of bytes that are not RESP or exceed a bound. It ends the connection.
+// ProtocolError: the bytes are not RESP or exceed a bound.
 type ProtocolError struct{ msg string }
 
 func (e *ProtocolError) Error() string { return "RESP: " + e.msg }
@@ -42,8 +42,7 @@ type parser struct {
 	need   int // with errShort: the length of buf that is needed to get further
 }
 
-// parse returns the length of the value that buf begins with or, with errShort, the number of bytes that are needed to
-// get further.
+// parse returns the length of a value or, with errShort, how many bytes are needed to get further.
 func (f *Frame) parse(buf []byte, limit int) (int, error) {
 	*f = Frame{}
 	p := parser{buf: buf, values: maxValues, max: limit}

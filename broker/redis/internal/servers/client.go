@@ -1,4 +1,4 @@
-// Package servers holds the connections to the servers of one shard: per server a multiplexed one for commands, by
+// Package servers holds the connections to the servers of one shard: a multiplexed one for commands per server, by
 // rueidis, and others for PUB/SUB. It finds the primary through Sentinel, and bounds how long anything waits.
 package servers
 
@@ -41,17 +41,17 @@ type Options struct {
 }
 
 const (
-	// keepAlive is the interval of TCP keep-alive probes. In a Cluster, and where there are replicas, it is also the interval
-	// of rueidis' pings, which notice a server that does not answer. Elsewhere watchLiveness does.
+	// keepAlive is the interval of TCP keep-alive probes and, in a Cluster and for replicas, of rueidis' pings, which
+	// notice a server that does not answer. Elsewhere watchLiveness does.
 	keepAlive = 400 * time.Millisecond
-	// ringScale: a connection has room for 2^ringScale calls. Room for one is 0.3 KB in several objects, which every
-	// collection of garbage marks: with 2^12 and 5 shards that was a sixth of the objects of a node with 16,000 clients.
+	// ringScale: a connection has room for 2^ringScale calls, 0.3 KB each in several objects, which every collection of
+	// garbage marks: with 2^12 and 5 shards that was a sixth of the objects of a node with 16,000 clients.
 	ringScale = 10
-	// maxInFlight calls wait for their answers at a time; further ones wait for room, no longer than IOTimeout. The ring
-	// must hold more, because rueidis waits for room without a time limit.
+	// maxInFlight calls wait for their answers, and further ones for room, no longer than IOTimeout. The ring must hold
+	// more, because rueidis waits for room without a time limit.
 	maxInFlight = 1<<ringScale - 64
-	// flushDelay is how long a write waits for more commands when others are in flight. With 64 publishers on one CPU it
-	// lowers the cost of a publish from 13 to 5 us; 20 us save less, 100 us not more.
+	// flushDelay is how long a write waits for more commands when others are in flight. With 64 publishers on one CPU
+	// that lowers the cost of a publish from 13 to 5 us; 20 us save less, 100 us not more.
 	flushDelay = 50 * time.Microsecond
 	// MaxPipeline is the most commands of one call of DoMulti.
 	MaxPipeline = 1000
@@ -89,7 +89,7 @@ type Client struct {
 	replaced   atomic.Bool
 }
 
-// Open connects. It fails when the shard does not answer within ConnectTimeout and IOTimeout, or refuses.
+// Open fails when the shard does not answer within ConnectTimeout and IOTimeout, or refuses.
 func Open(ctx context.Context, opts Options) (*Client, error) {
 	c := &Client{
 		opts: opts, slots: make(chan struct{}, maxInFlight), cluster: opts.Cluster,
@@ -191,8 +191,7 @@ func (c *Client) connectReplica() (err error) {
 	return err
 }
 
-// A server that has stopped answering is noticed after two intervals and the timeout of the ping. Together these are
-// IOTimeout.
+// Two intervals and the timeout of the ping, in which a server that has stopped is noticed, are IOTimeout.
 func (c *Client) pingInterval() time.Duration { return min(keepAlive, c.opts.IOTimeout/4) }
 func (c *Client) pingTimeout() time.Duration  { return c.opts.IOTimeout - 2*c.pingInterval() }
 
@@ -267,7 +266,6 @@ func (c *Client) DoMulti(caller context.Context, cmds []rueidis.Completed) []rue
 	return results
 }
 
-// note tells outage of a call's result, unless the caller gave up the call.
 func (c *Client) note(caller context.Context, err error) {
 	switch {
 	case err == nil:
@@ -277,7 +275,7 @@ func (c *Client) note(caller context.Context, err error) {
 	}
 }
 
-// begin waits for the end of a failover and for room. A call has IOTimeout.
+// begin waits for the end of a failover and for room.
 func (c *Client) begin(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	if c.ctx.Err() != nil {
 		return nil, nil, ErrClosed
@@ -301,13 +299,12 @@ func (c *Client) end(cancel context.CancelFunc) {
 	<-c.slots
 }
 
-// failedForAnother tells that a command was not sent because the context of another call ended, which was first to need
-// the connection.
+// failedForAnother: the command was not sent because the context of another call ended, which was first to need the
+// connection.
 func (c *Client) failedForAnother(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 }
 
-// checkPrimary drops the connection to a server that is not the primary any more.
 func (c *Client) checkPrimary(err error) {
 	failure, ok := rueidis.IsRedisErr(err)
 	if !ok {
@@ -330,7 +327,7 @@ func (c *Client) drop(reason error) {
 	c.cut(reason)
 }
 
-// cut is drop under the lock.
+// cut is drop with mu held.
 func (c *Client) cut(reason error) {
 	if c.current != nil {
 		c.current.setCause(reason)
@@ -353,7 +350,7 @@ func (c *Client) Close() {
 	c.watch.Wait()
 }
 
-// Explain names the shard in err and says what timed out. Nil stays nil.
+// Explain names the shard, and what timed out. Nil stays nil.
 func (c *Client) Explain(err error) error {
 	switch {
 	case err == nil:
@@ -374,7 +371,7 @@ func (m *MissingCommand) Error() string {
 	return fmt.Sprintf("%s does not know %s, which %s needs: that takes %s", m.server, m.command, m.option, m.since)
 }
 
-// Require returns a MissingCommand unless the server has a command. since names the servers that have it.
+// Require returns a MissingCommand unless the server has a command, as servers have since a version.
 func (c *Client) Require(ctx context.Context, command, option, since string) error {
 	info, err := c.Do(ctx, c.B().Arbitrary("COMMAND", "INFO", command).Build()).ToArray()
 	if err == nil && (len(info) == 0 || info[0].IsNil()) {
@@ -383,7 +380,7 @@ func (c *Client) Require(ctx context.Context, command, option, since string) err
 	return c.Explain(err)
 }
 
-// Explainer explains the errors of many results, which mostly have the same cause. It is for one goroutine.
+// Explainer explains the errors of many results, mostly the same one. It is for one goroutine.
 type Explainer struct {
 	client    *Client
 	err, said error

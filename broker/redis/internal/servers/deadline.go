@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// noAnswer is the error of a server that did not answer in time. It is no context.DeadlineExceeded: the call that asked
-// the server may have time left; see failedForAnother.
+// noAnswer is no context.DeadlineExceeded: the call that asked the server may have time left; see failedForAnother.
 type noAnswer struct{ limit time.Duration }
 
 func (e noAnswer) Error() string        { return "no answer within " + e.limit.String() }
@@ -21,8 +20,7 @@ func answerWithin(ctx context.Context, limit time.Duration) (context.Context, co
 	return context.WithTimeoutCause(ctx, limit, noAnswer{limit})
 }
 
-// within runs do, which talks over a connection. When ctx ends first, it closes the connection and returns the cause of
-// that end.
+// within runs do. When ctx ends first, it closes the connection and returns the cause of that end.
 func within(ctx context.Context, raw net.Conn, do func() error) error {
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
 	err := do()
@@ -32,7 +30,7 @@ func within(ctx context.Context, raw net.Conn, do func() error) error {
 	return err
 }
 
-// closeCause is why this process closes a connection. Reads and writes that fail because of that return it.
+// closeCause is why this process closes a connection, the error of reads and writes from then on.
 type closeCause struct{ first atomic.Pointer[error] }
 
 // setCause comes before the close. The first cause stays.

@@ -16,8 +16,7 @@ import (
 	"github.com/gyrohq/gyro/quiet"
 )
 
-// dialCommands makes a connection for commands. With Sentinel the address, where rueidis wants to connect to, does not
-// count.
+// dialCommands is called by rueidis. With Sentinel the address does not count.
 func (c *Client) dialCommands(ctx context.Context, address string, _ *net.Dialer, config *tls.Config) (net.Conn, error) {
 	t := &trackedConn{client: c, limit: time.Now().Add(c.opts.IOTimeout)}
 	ctx, cancel := context.WithDeadlineCause(ctx, t.limit, noAnswer{c.opts.IOTimeout})
@@ -59,7 +58,7 @@ func (c *Client) track(t *trackedConn) {
 }
 
 // trackedConn is a connection whose handshake ends in time. rueidis removes the deadline after the handshake; until
-// then, no deadline is later than limit.
+// then, none is later than limit.
 type trackedConn struct {
 	net.Conn
 	client  *Client
@@ -136,7 +135,7 @@ func (c *Client) dialer() *net.Dialer {
 }
 
 // DialPubSub makes a connection, without a handshake, to a server where messages of PUB/SUB arrive: in a Cluster to
-// another node each time, or, if slot is not negative, to the owner of the slot.
+// another node each time, or, if slot is not negative, to its owner.
 func (c *Client) DialPubSub(ctx context.Context, slot int) (net.Conn, error) {
 	if c.ctx.Err() != nil {
 		return nil, ErrClosed
@@ -161,7 +160,6 @@ func (c *Client) DialPubSub(ctx context.Context, slot int) (net.Conn, error) {
 	return p, nil
 }
 
-// pubSubConn is a connection that dropOthers closes when its server is not the primary any more.
 type pubSubConn struct {
 	net.Conn
 	client  *Client
@@ -186,7 +184,7 @@ func (p *pubSubConn) Close() error {
 	return p.Conn.Close()
 }
 
-// dropOthers closes the connections to other servers than the primary, and tells whether there were any.
+// dropOthers closes the connections to other servers than the primary, if there are any.
 func (c *Client) dropOthers(primary string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -250,7 +248,7 @@ func (c *Client) slotOwners(ctx context.Context) ([]slotRange, error) {
 	return ranges, nil
 }
 
-// slotRange reads a row of CLUSTER SLOTS: first slot, last slot, primary, replicas. A node is host, port and more.
+// slotRange reads a row of CLUSTER SLOTS: first slot, last slot, primary (host, port and more), replicas.
 func (c *Client) slotRange(row *rueidis.RedisMessage) (r slotRange, ok bool) {
 	fields, err := row.ToArray()
 	if err != nil || len(fields) < 3 {

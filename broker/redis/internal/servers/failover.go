@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// When the Sentinels replace a primary that lives, the old one takes writes for a second or more until the new one is
-// announced, and these are lost. So commands wait in that time. The Sentinel that leads a failover announces its next
-// step some 100 ms before it makes a replica the primary: until then the replica gets everything that the old primary
-// has answered.
+// When the Sentinels replace a primary that lives, it takes writes for a second or more until the new one is announced,
+// and these are lost. So commands wait in that time. The Sentinel that leads a failover announces its next step some 100
+// ms before it makes a replica the primary: until then the replica gets everything that the old primary has answered.
 
 // Announcements of a Sentinel.
 const (
@@ -22,7 +21,7 @@ const (
 	switched = "+switch-master"                     // the others name the new primary, too
 )
 
-// maxPause is how long commands wait at most. The Sentinel asks the replica each second whether it is the primary.
+// maxPause: the Sentinel asks the replica each second whether it is the primary.
 const maxPause = 3 * time.Second
 
 const pingPause = 10 * time.Millisecond
@@ -70,15 +69,14 @@ func (p *pause) end() {
 	}
 }
 
-// over reports whether commands wait although the primary was replaced.
 func (p *pause) over(primary string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.until.Load() != nil && p.old != primary
 }
 
-// release lets waiting commands go on when the Sentinels name another primary. The connections to the old one are
-// closed. The first command on a closed connection fails, so a ping goes ahead.
+// release ends the pause when the Sentinels name another primary. The first command on a closed connection fails, so a
+// ping goes ahead.
 func (c *Client) release(primary string) {
 	if !c.pause.over(primary) {
 		return
@@ -110,9 +108,9 @@ func (c *Client) announced(sentinel int, channel, text string) {
 	}
 }
 
-// announcement returns the name that an announcement is about, and the address of its primary, the old one while a
-// replica is being promoted. The text is "master NAME IP PORT", "slave NAME IP PORT @ NAME IP PORT" with the primary
-// behind the @, or "NAME IP PORT IP PORT".
+// announcement returns the name and the address of the primary, which is the old one while a replica is being promoted.
+// The text is "master NAME IP PORT", "slave NAME IP PORT @ NAME IP PORT" with the primary behind the @, or "NAME IP PORT
+// IP PORT".
 func announcement(channel, text string) (name, primary string, ok bool) {
 	fields := strings.Fields(text)
 	if channel == switched {

@@ -10,19 +10,18 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/resp"
 )
 
-// Generation grows by NewGeneration, and when a connection for commands goes to another server, or to one that has
-// restarted: before the first command.
+// Generation grows by NewGeneration, and before the first command to another server, or to one that has restarted.
 func (c *Client) Generation() uint64 { return c.generation.Load() }
 
-// NewGeneration notes that a server seems to hold other data than before.
+// NewGeneration: a server seems to hold other data than before.
 func (c *Client) NewGeneration() { c.generation.Add(1) }
 
-// Replaced tells whether a server has said, since the last call, that it is a replica or loading. Afterwards its data
-// may be older.
+// Replaced tells whether a server has said, since the last call, that it is a replica or loading. Its data may be older
+// then.
 func (c *Client) Replaced() bool { return c.replaced.Swap(false) }
 
 // identify asks the server of a new connection for its run ID. A server that does not tell counts as another one. After
-// an error the connection must be closed: an answer may still come.
+// an error an answer may still come.
 func (c *Client) identify(ctx context.Context, raw net.Conn, address string) error {
 	if !c.cluster {
 		address = "" // there is one server at a time
@@ -40,8 +39,7 @@ func (c *Client) identify(ctx context.Context, raw net.Conn, address string) err
 	return nil
 }
 
-// runOf returns the run ID, which changes with each start, or "" if the server refuses to tell. If that is for a wrong
-// password, the handshake of rueidis will fail.
+// runOf returns "" if the server refuses to tell. If that is for a wrong password, the handshake of rueidis will fail.
 func (c *Client) runOf(ctx context.Context, raw net.Conn) (id string, err error) {
 	err = within(ctx, raw, func() error {
 		id, err = c.askRun(resp.NewDialog(raw, c.opts.User, c.opts.Password))

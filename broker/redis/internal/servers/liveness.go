@@ -10,25 +10,23 @@ import (
 	"github.com/gyrohq/gyro/quiet"
 )
 
-// The connection for commands is checked eight times per IOTimeout, and every maxCheckInterval at least. rueidis would
-// ping each connection in a rhythm of its own, and an idle process with many shards would wake up all the time.
+// A connection is checked eight times per IOTimeout, and every maxCheckInterval at least. rueidis would ping each
+// connection in a rhythm of its own, and an idle process with many shards would wake up all the time.
 const (
 	maxCheckInterval = 500 * time.Millisecond
 	checksPerTimeout = 8
-	// idleChecks without an answer, and without a command that waits, lead to a ping. PUB/SUB brings a canary more
-	// often.
+	// idleChecks without an answer or a command lead to a ping. PUB/SUB brings a canary more often.
 	idleChecks = 2
 )
 
-// liveness tells whether the server of a connection answers. A server that has stopped is noticed IOTimeout after its
-// last answer at the latest. Checks are counted and no time is measured, so that a standstill of the process itself does
-// not count.
+// liveness tells whether the server of a connection answers, IOTimeout after its last answer at the latest. Checks are
+// counted and no time is measured, so that a standstill of the process itself does not count.
 type liveness struct {
 	limit               int // checks
 	unanswered, waiting int // checks in a row since the last answer, and the checks among them when a command waited
 }
 
-// check takes in whether the server has sent something since the last check, and whether a command waits.
+// check: heard since the last check, waits for an answer.
 func (l *liveness) check(heard, waits bool) (idle, dead bool) {
 	if heard {
 		l.unanswered, l.waiting = 0, 0
@@ -49,7 +47,7 @@ type activity struct {
 }
 
 // watchLiveness closes connections whose server does not answer, so that commands fail at once and the next one connects
-// again. It pings a server that gets no commands.
+// again. It pings a server without commands.
 func (c *Client) watchLiveness() {
 	period := min(maxCheckInterval, c.opts.IOTimeout/checksPerTimeout)
 	limit := int(c.opts.IOTimeout/period) - 1 // the server may have stopped right before a check
@@ -74,7 +72,6 @@ func (c *Client) watchLiveness() {
 	}
 }
 
-// checkConnections closes dead connections, and reports whether one is idle.
 func (c *Client) checkConnections(limit int) (found bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,8 +106,8 @@ func (t *trackedConn) Write(p []byte) (int, error) {
 	return n, t.ended(err)
 }
 
-// ended returns why the connection has ended. rueidis closes a connection when a read or a write fails; then the other
-// one fails, too, and that is the error which it gives the calls that wait.
+// ended: rueidis closes a connection when a read or a write fails; then the other one fails, too, and that is the error
+// which it gives the calls that wait.
 func (t *trackedConn) ended(err error) error {
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		t.setCause(err)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// calmTime without a failed call ends an outage. In a Cluster, some calls may fail while others succeed.
+// calmTime: in a Cluster, some calls may fail while others succeed.
 const calmTime = time.Second
 
 // outage logs its begin and its end once, however many calls fail.

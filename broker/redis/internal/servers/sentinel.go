@@ -28,14 +28,14 @@ func (c *Client) primary(ctx context.Context) (string, error) {
 	return "", errors.Join(failures...)
 }
 
-// Primary returns the primary that commands have gone to last, if Sentinels have told it.
+// Primary returns where commands have gone last, if Sentinels have told it.
 func (c *Client) Primary() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.last
 }
 
-// askSentinel has a part of the time, so that a Sentinel that does not answer leaves time for the others.
+// askSentinel leaves time for the other Sentinels.
 func (c *Client) askSentinel(ctx context.Context, sentinel string) (string, error) {
 	ctx, cancel := answerWithin(ctx, c.askTimeout())
 	defer cancel()
@@ -87,9 +87,8 @@ func (c *Client) login(ctx context.Context, address string, config *tls.Config, 
 	return d, nil
 }
 
-// watchSentinel drops the connections to a server that the Sentinels have replaced: a demoted primary may keep its
-// connections, and take writes that are lost. It asks when a Sentinel announces a new primary, when a server refuses
-// writes, and every topologyInterval.
+// watchSentinel drops the connections to a server that was replaced: it may keep its connections, and take writes that
+// are lost. It asks when a Sentinel announces a new primary, when a server refuses writes, and every topologyInterval.
 func (c *Client) watchSentinel() {
 	ticker := time.NewTicker(topologyInterval)
 	defer ticker.Stop()
@@ -124,7 +123,7 @@ func (c *Client) suspectPrimary() { enginekit.Signal(c.suspect) }
 
 const relistenInterval = time.Second
 
-// listenSentinel waits for announcements of a Sentinel. The one that leads a failover announces more than the others.
+// listenSentinel listens to each Sentinel: the one that leads a failover announces more than the others.
 func (c *Client) listenSentinel(i int) {
 	for c.ctx.Err() == nil {
 		c.hearSentinel(i) // watchSentinel finds missed announcements

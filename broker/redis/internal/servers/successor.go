@@ -12,16 +12,15 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/resp"
 )
 
-// When a replica of a Cluster takes over, rueidis looks for the new owner of the slots up to a second later, and
-// connects to the old one until then. So dialNode asks other nodes for the owner of the slots of a node that it cannot
-// reach.
+// When a replica of a Cluster takes over, rueidis looks for the new owner of the slots up to a second later. So dialNode
+// asks other nodes for the owner of the slots of a node that it cannot reach.
 
 // owned has a slot of each node, by its address. Former slots stay, because rueidis may still connect to that node.
 type owned map[string]int64
 
 const maxOwned = 4096
 
-// noteOwners asks a node for the owners of all slots. It returns errors of the connection only.
+// noteOwners returns errors of the connection only.
 func (c *Client) noteOwners(d *resp.Dialog) error {
 	var refused *resp.ErrorReply
 	nodes, err := d.Do("CLUSTER", "NODES")
@@ -53,7 +52,7 @@ func (c *Client) dialNode(ctx context.Context, address string, dialer *net.Diale
 	return nil, err
 }
 
-// successor returns the node that has the slots of another one now, or "".
+// successor returns the node that has the slots of another one, or "".
 func (c *Client) successor(ctx context.Context, address string) string {
 	c.mu.Lock()
 	slot, known := c.owned[address]
@@ -99,8 +98,8 @@ func (c *Client) askOwner(ctx context.Context, node string, slot int64) (string,
 	return "", fmt.Errorf("%s knows no owner of slot %d", node, slot)
 }
 
-// rangesIn reads CLUSTER NODES: a line for each node with its ID, host:port@port, flags, five more fields, and its
-// slots. The node that was asked may leave out its own host.
+// rangesIn reads CLUSTER NODES: ID, host:port@port, flags, five more fields, and slots. A node may leave out its own
+// host.
 func rangesIn(text string, asked net.Conn) (ranges []slotRange) {
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
@@ -124,7 +123,7 @@ func rangesIn(text string, asked net.Conn) (ranges []slotRange) {
 	return ranges
 }
 
-// parseSlots reads 5 or 5-7. It refuses slots that migrate, which are in brackets and repeated.
+// parseSlots reads 5 or 5-7, but not slots that migrate, which are in brackets and repeated.
 func parseSlots(text string) (from, to int64, ok bool) {
 	low, high, found := strings.Cut(text, "-")
 	if !found {
