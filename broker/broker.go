@@ -38,8 +38,8 @@ type Broker interface {
 	PublishLeave(ctx context.Context, ch string, info *channel.ClientInfo) error
 	// History reads a stream. Reading a channel without stream creates an empty one: the position has an epoch then, and
 	// the first publication continues it. A broker need not store an empty stream if it can tell the same epoch again,
-	// at least while the channel is subscribed; such a stream may outlive its meta TTL. When a stream that had
-	// publications ends, no later stream of the channel has its epoch.
+	// at least while the channel is subscribed. When a stream that had publications ends, no later stream of the channel
+	// has its epoch.
 	History(ctx context.Context, ch string, filter HistoryFilter) (History, error)
 	// RemoveHistory drops the publications of a stream; top offset and epoch stay.
 	RemoveHistory(ctx context.Context, ch string) error
@@ -48,20 +48,19 @@ type Broker interface {
 	Close(ctx context.Context) error
 }
 
-// EventHandler receives the events of a broker. The calls for one channel come one at a time, in order; they may block
-// for a short time when the node is behind. A handler must not call the broker's Publish methods or Close, which may
-// wait for the handler.
+// EventHandler receives the events of a broker, for one channel one at a time, in order. A call may block for a short
+// time when the node is behind. It must not call the broker's Publish methods or Close, which may wait for it.
 type EventHandler interface {
 	HandlePublication(ch string, e PublicationEvent)
 	HandleJoin(ch string, info *channel.ClientInfo)
 	HandleLeave(ch string, info *channel.ClientInfo)
 	// HandleLoss reports that events of channels that match accepts may be lost, because a connection broke or a queue
-	// was full, and that from now on everything is delivered again. The node checks the positions of subscriptions in
-	// these channels. match may be called from any goroutine and later on.
+	// was full, and that from now on everything is delivered. The node checks the positions of subscriptions in these
+	// channels. match may be called from any goroutine and later on.
 	HandleLoss(match func(ch string) bool)
 }
 
-// PublicationEvent is a publication as delivered to a node.
+// PublicationEvent is a publication as delivered.
 type PublicationEvent struct {
 	Pub *channel.Publication
 	// Epoch of the stream; empty if Pub.Offset is 0.
@@ -71,8 +70,8 @@ type PublicationEvent struct {
 	Delta bool
 	// Prev is the publication before Pub in the stream, if Delta is set and the stream still had it.
 	Prev *channel.Publication
-	// Memory that Pub and Prev lie in, if the broker uses it again; else nil. The receiver may call Free(1) once, when
-	// it needs neither Pub nor Prev any more. If it never does, the garbage collector gets the memory.
+	// Memory that Pub and Prev lie in, if the broker uses it again. The receiver may call Free(1) once, when it needs
+	// neither any more. Without that call the garbage collector gets the memory.
 	Memory channel.Memory
 }
 
@@ -126,12 +125,11 @@ type PresenceManager interface {
 type Controller interface {
 	Engine
 	// RunControl gives the controller the ID of this node and the handler of its control messages. It is called at most
-	// once, and before Run of the broker; not if the node was given another controller. Messages may come from then on.
-	// Several goroutines may call handle at a time, in any order of messages; data is valid during the call only.
+	// once, and before Run of the broker. Several goroutines may call handle at a time, in any order of messages; data
+	// is valid during the call only.
 	RunControl(node string, handle func(data []byte)) error
 	// PublishControl sends data to one node, or to all, this one included, if node is empty. At most once. If the engine
-	// knows that the node does not receive the message, the error wraps ErrNoReceiver; an engine that does not know
-	// returns nil.
+	// knows that the node does not receive the message, the error wraps ErrNoReceiver.
 	PublishControl(ctx context.Context, node string, data []byte) error
 }
 

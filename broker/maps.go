@@ -7,13 +7,13 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Maps keeps the entries of map channels. It is a part of a Broker: Subscribe starts the delivery of changes, which come
-// by EventHandler.HandlePublication in the order of their offsets; History reads the stream of changes, Positions its
-// top. A channel is either a map or a stream: if it is used as both, the broker does as it likes. Any goroutine may call
-// the methods while the broker runs.
+// Maps keeps the entries of map channels, as a part of a Broker: Subscribe starts the delivery of changes, which come by
+// EventHandler.HandlePublication in the order of their offsets; History reads the stream of changes, Positions its top.
+// If a channel is used as a map and a stream, the broker does as it likes. Any goroutine may call the methods while the
+// broker runs.
 //
-// An entry whose TTL is over is removed by the broker within some seconds, by a change like any other that one node of
-// the cluster makes. Until then it exists.
+// An entry whose TTL is over is removed by the broker within some seconds, by a change like any other. Until then it
+// exists.
 type Maps interface {
 	// Change sets the entry pub.Key, or removes it if pub.Removed. The first check that fails suppresses the change:
 	// IdempotencyKey; then, if the entry is set, Version, KeyMode, Expected and, if there is no such entry, MaxEntries;

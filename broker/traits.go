@@ -18,15 +18,15 @@ type Engine interface {
 }
 
 // Traits describe an engine, and list its features beyond the methods of its interface. Nodes, compose, the server and
-// brokertest learn nothing about an engine in any other way. The zero value is an engine over a network that meets its
-// interface and does nothing more. The node does without a missing feature, unless the field says otherwise. Any
-// goroutine may call the functions at any time; they do not block, unless they take a context.
+// brokertest learn nothing about an engine in any other way. The zero value is an engine over a network that does
+// nothing more. The node does without a missing feature, unless the field says otherwise. Any goroutine may call the
+// functions at any time; they do not block, unless they take a context.
 type Traits struct {
 	// Name of this kind of engine, such as "redis": a lower-case letter, then lower-case letters, digits and
 	// underscores. The names of its metrics contain it.
 	Name string
 	// Local is for engines that live in the process. If the broker and the presence manager of a node are both local,
-	// the node establishes and ends subscriptions on the loops of its connections, without a goroutine in between.
+	// the node establishes and ends subscriptions on the loops of its connections.
 	//
 	// A local engine promises that Subscribe, Unsubscribe and History of the broker, and every method of the presence
 	// manager, wait for nothing but locks that are held briefly, and never during a call of the EventHandler.
@@ -46,20 +46,20 @@ type Traits struct {
 	// PublishOptions.Delta (it delivers PublicationEvent.Prev). Otherwise it ignores them. Versions and Delta need
 	// History.
 	Idempotency, Versions, Delta bool
-	// Batch publishes many publications at a lower price than as many calls of Publish. For each item, in their order,
-	// it does what Publish does, and sets Result and Err. An item that fails does not affect the others. The slice
-	// belongs to the caller again when Batch returns. Nil: the node calls Publish.
+	// Batch publishes many publications at a lower price. For each item, in their order, it does what Publish does, and
+	// sets Result and Err. An item that fails does not affect the others. The slice belongs to the caller again when
+	// Batch returns. Nil: the node calls Publish.
 	Batch func(ctx context.Context, batch []BatchItem)
-	// Positions reads the top positions of many streams at a lower price than as many calls of History with Limit 0 and
-	// this MetaTTL, with the same results, in the order of channels. It may leave out the renewal of a position's life
-	// if the last one is an hour ago at most, and not more than an eighth of MetaTTL. It reads them where they are
-	// written, as a copy may be behind. A local broker reads each position at a moment when every publication up to it
-	// has been handed to the EventHandler. Nil: the node calls History.
+	// Positions reads the top positions of many streams as History with Limit 0 and this MetaTTL does, in the order of
+	// channels, at a lower price. It may leave out the renewal of a position's life if the last one is an hour ago at
+	// most, and not more than an eighth of MetaTTL. It reads them where they are written, as a copy may be behind. A
+	// local broker reads each position at a moment when every publication up to it has been handed to the EventHandler.
+	// Nil: the node calls History.
 	Positions func(ctx context.Context, channels []string, metaTTL time.Duration) []PositionResult
 	// Maps keeps the entries of map channels. It needs History. Nil: the broker has no maps.
 	Maps Maps
-	// Presence is the presence manager of the same engine, which nodes on the broker use unless they are given another
-	// one. It works while the broker runs. Nil: the engine has none.
+	// Presence is the presence manager of the same engine, which nodes use unless they are given another one. It works
+	// while the broker runs. Nil: the engine has none.
 	Presence PresenceManager
 	// Control carries the control messages of the nodes that share the broker; mostly it is the broker itself. Health
 	// covers it. Nil: a node is alone, unless it is given another Controller.
@@ -83,8 +83,8 @@ type Health struct {
 type Expiry struct {
 	// Removed counts entries that this node has removed, Failures its looks for them that failed.
 	Removed, Failures uint64
-	// Lag is how long ago the last look began that left no entry behind, so no entry has expired for longer and is there
-	// nevertheless. 0 if the node has not looked yet, because it uses no maps.
+	// Lag is how long ago the last look began that left no entry behind, so no expired entry is older. 0 if the node has
+	// not looked yet, because it uses no maps.
 	Lag time.Duration
 }
 

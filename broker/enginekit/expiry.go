@@ -17,7 +17,7 @@ type ExpiryMeter struct {
 // Removed adds entries that were removed.
 func (m *ExpiryMeter) Removed(n int) { m.removed.Add(uint64(n)) }
 
-// Looked adds a look. Without an error it has removed all that had expired when it began.
+// Looked adds a look. Without an error, all that had expired when it began is removed.
 func (m *ExpiryMeter) Looked(began time.Time, err error) {
 	if err == nil {
 		m.since.Store(&began)

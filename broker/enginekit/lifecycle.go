@@ -97,8 +97,8 @@ func (l *Lifecycle) Close() (before State) {
 	return State(l.state.Swap(int32(StateClosed)))
 }
 
-// UnlessClosed calls do and returns true, or returns false if the broker is closed. Close waits for do. So do may start
-// a goroutine that Close, or its caller, waits for.
+// UnlessClosed calls do, or returns false if the broker is closed. Close waits for do, which may start a goroutine that
+// Close, or its caller, waits for.
 func (l *Lifecycle) UnlessClosed(do func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

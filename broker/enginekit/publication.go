@@ -8,7 +8,7 @@ import (
 )
 
 // Stamp sets Offset to 0, and Time to now unless there is one. It does not write a value that is right already, because
-// others may be reading a publication that several items of a batch share.
+// several items of a batch may share the publication.
 func Stamp(pub *channel.Publication, now time.Time) {
 	if pub.Offset != 0 {
 		pub.Offset = 0
@@ -30,8 +30,7 @@ func PositiveOr[T cmp.Ordered](value, byDefault T) T {
 // EpochSize is the length of an epoch.
 const EpochSize = 8
 
-// AppendEpoch appends an epoch of EpochSize letters that a random number chooses. It is never "_", which clients use for
-// a position that they know to be invalid.
+// AppendEpoch appends EpochSize letters, never "_", which clients use for a position that they know to be invalid.
 func AppendEpoch(dst []byte, random uint64) []byte {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	for range EpochSize {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Backoff is a series of pauses between attempts: from Min on, each is twice as long as the one before, up to Max.
+// Backoff is a series of pauses: from Min on, each is twice as long as the one before, up to Max.
 type Backoff struct{ Min, Max time.Duration }
 
 // Pause returns the pause after an attempt. The first has number 0.
@@ -18,7 +18,7 @@ func (b Backoff) Pause(attempt int) time.Duration {
 	return min(pause, b.Max)
 }
 
-// Jitter returns a random duration from half of d to d. Nodes that fail together do not try again together.
+// Jitter returns from half of d to d. Nodes that fail together do not try again together.
 func Jitter(d time.Duration) time.Duration {
 	if d < 2 {
 		return d
@@ -26,8 +26,8 @@ func Jitter(d time.Duration) time.Duration {
 	return d/2 + rand.N(d/2)
 }
 
-// ConnectPause returns the pause after an attempt to connect: 100 ms after number 0, then twice as long each time, at
-// most 2 s. Half of it is random.
+// ConnectPause is for attempts to connect: 100 ms after number 0, then twice as long each time, at most 2 s. Half of it
+// is random.
 func ConnectPause(attempt int) time.Duration {
 	return Jitter(Backoff{Min: 100 * time.Millisecond, Max: 2 * time.Second}.Pause(attempt))
 }

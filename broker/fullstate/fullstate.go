@@ -1,6 +1,6 @@
-// Package fullstate is a broker whose channels show maps: each publication of such a channel is a whole map, as a JSON
-// array of [key, value] pairs in the order of the keys. It is for clients that want a state and need not know how it
-// changes. It belongs into a composition (package compose), beside the broker that keeps the maps.
+// Package fullstate is a broker whose channels show maps: each publication is a whole map, as a JSON array of [key,
+// value] pairs in the order of the keys, for clients that need not know how a state changes. It belongs into a
+// composition (package compose), beside the broker that keeps the maps.
 package fullstate
 
 import (
@@ -29,14 +29,14 @@ var (
 
 // Config of a broker. All functions may be called from any goroutine.
 type Config struct {
-	// Of returns the map that a channel shows; false refuses it with protocol.ErrorUnknownChannel. The interval of a
-	// channel is the interval of its first subscriber.
+	// Of returns the map that a channel shows; false refuses it with protocol.ErrorUnknownChannel. A channel keeps the
+	// interval of its first subscriber.
 	Of func(ch string) (Map, bool)
 	// State reads a map, as broker.Maps does, with a negative limit.
 	State func(ctx context.Context, ch string, filter channel.StateFilter) (channel.State, error)
 	// Positions reads positions of maps that are not ephemeral, as broker.Traits.Positions does.
 	Positions func(ctx context.Context, channels []string) []broker.PositionResult
-	// Local says that State waits for nothing but locks that are held briefly.
+	// Local: State waits for nothing but locks that are held briefly.
 	Local bool
 	// Log gets a line for a map that cannot be shown or read. Default slog.Default().
 	Log *slog.Logger
@@ -52,7 +52,7 @@ type Map struct {
 	Interval time.Duration
 }
 
-// Broker shows maps. Each node makes the publications of its own subscribers, under an epoch of its own, so a subscriber
+// Broker shows maps. Each node makes publications for its own subscribers, under an epoch of its own, so a subscriber
 // that comes to another node gets the state anew. Nothing can be published.
 type Broker struct {
 	cfg      Config
@@ -145,7 +145,7 @@ func (b *Broker) Unsubscribe(_ context.Context, channels ...string) error {
 	return nil
 }
 
-// find makes a channel for the caller alone if it is not subscribed, and was not lately.
+// find makes a channel for the caller alone if it is not subscribed.
 func (b *Broker) find(ch string) (*view, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -162,8 +162,8 @@ func (b *Broker) find(ch string) (*view, error) {
 	return newView(ch, of), nil
 }
 
-// History implements broker.Broker. It has the newest state; the first call for a channel reads the map. A map that
-// cannot be shown is protocol.ErrorLimitExceeded or protocol.ErrorNotAvailable.
+// History implements broker.Broker. It has the newest state. A map that cannot be shown is protocol.ErrorLimitExceeded
+// or protocol.ErrorNotAvailable.
 func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFilter) (broker.History, error) {
 	v, err := b.find(ch)
 	if err != nil {

@@ -76,7 +76,7 @@ func (v *view) replace(data []byte) (prev, pub *channel.Publication, epoch strin
 	return prev, v.pub, v.epoch
 }
 
-// end ends the stream of a map that cannot be shown any more. The caller has reading.
+// end ends a stream that cannot go on. The caller has reading.
 func (v *view) end() (ended bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -87,7 +87,6 @@ func (v *view) end() (ended bool) {
 	return true
 }
 
-// first returns the first state of a channel, unless another caller made it.
 func (b *Broker) first(ctx context.Context, v *view) (*channel.Publication, channel.StreamPosition, error) {
 	if err := v.reading.lock(ctx); err != nil {
 		return nil, channel.StreamPosition{}, err
@@ -122,10 +121,9 @@ func (b *Broker) read(ctx context.Context, v *view) ([]byte, error) {
 	return data, v.invalid
 }
 
-// null stands for no data.
 var null = []byte("null")
 
-// encode returns a JSON array. The error says which entry cannot be a part of it, or that there are too many.
+// encode: the error says which entry cannot be in a JSON array, or that there are too many.
 func encode(entries []*channel.Publication) ([]byte, error) {
 	size := len("[]")
 	for _, e := range entries {
@@ -167,7 +165,7 @@ func (b *Broker) watch(interval time.Duration) {
 	}
 }
 
-// active forgets channels that have had no subscriber for a while. With the last one the interval ends.
+// active forgets channels that have had no subscriber for a while, and with the last one the interval.
 func (b *Broker) active(interval time.Duration) []*view {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -207,7 +205,6 @@ func (b *Broker) refresh(list []*view) {
 	done.Wait()
 }
 
-// changed returns the channels whose maps have another position, or none.
 func (b *Broker) changed(ctx context.Context, list []*view) []*view {
 	var changed, ask []*view
 	var maps []string
@@ -237,8 +234,7 @@ func (b *Broker) changed(ctx context.Context, list []*view) []*view {
 	return changed
 }
 
-// renew reads the map of a channel, and delivers another state. A map that cannot be shown any more ends the stream, so
-// that subscribers come back and are told why.
+// renew ends the stream of a map that cannot be shown any more, so that subscribers come back and are told why.
 func (b *Broker) renew(ctx context.Context, v *view) {
 	if v.reading.lock(ctx) != nil {
 		return

@@ -6,8 +6,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// compact is a publication in a history. Most publications fit in 24 bytes; another one is kept as a whole, which takes
-// 112 bytes more. Histories may be most of a node's memory. The offset follows from the place in the history.
+// compact is a publication in a history: most fit in 24 bytes, another one is kept as a whole, in 112 bytes more.
+// Histories may be most of a node's memory. The offset follows from the place in the history.
 type compact struct {
 	data *byte // of the payload; nil if that is nil
 	// more is the *channel.Publication if packed has whole, else the *channel.ClientInfo.

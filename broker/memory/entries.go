@@ -9,8 +9,8 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// entries of a map, in the order of their keys. Entries that expire are on a heap besides. A nil *entries has none. The
-// stripe's lock guards them.
+// entries of a map, in the order of their keys, and on a heap if they expire. A nil *entries has none. The stripe's lock
+// guards them.
 type entries struct {
 	byKey    btree.Map[string, *entry]
 	expiries expiries
@@ -33,7 +33,6 @@ type version struct {
 	epoch  string
 }
 
-// outdated reports whether a version is not greater than the entry's.
 func (e *entry) outdated(number uint64, epoch string) bool {
 	return number > 0 && e.last != nil && number <= e.last.number && (epoch == "" || epoch == e.last.epoch)
 }
@@ -66,8 +65,8 @@ func (es *entries) remove(e *entry) {
 	}
 }
 
-// prolong restarts the life of an entry; a ttl of 0 is for ever. An entry that lives longer than before keeps its place
-// in expiries, so that setting it again costs nothing there.
+// prolong: a ttl of 0 is for ever. An entry that lives longer than before keeps its place in expiries, so that setting
+// it again costs nothing there.
 func (es *entries) prolong(e *entry, ttl time.Duration, now int64) {
 	e.until = forEverOr(now, ttl)
 	switch {
@@ -96,7 +95,7 @@ func (es *entries) first() (at int64, some bool) {
 	return math.MaxInt64, true
 }
 
-// page returns up to limit entries after the key cursor, all if limit is negative, and the cursor of the next page.
+// page: a negative limit stands for all. next is the cursor of the next page.
 func (es *entries) page(cursor string, limit int) (out []*channel.Publication, next string) {
 	if limit == 0 || es.count() == 0 {
 		return nil, ""
@@ -119,7 +118,6 @@ func (es *entries) page(cursor string, limit int) (out []*channel.Publication, n
 	return out, next
 }
 
-// expiries is a heap by the time noted.
 type expiries []*entry
 
 func (d expiries) Len() int           { return len(d) }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// expiryQueue knows what expires when: a binary heap with one timer, which runs only while the heap has elements.
+// expiryQueue is a binary heap with one timer, which runs only while the heap has elements.
 type expiryQueue struct {
 	clock func() int64
 	due   func(e expiring, now int64) // called without a lock held
@@ -19,8 +19,7 @@ type expiryQueue struct {
 	closed   bool
 }
 
-// sweepPause is the least time between two sweeps. Reads and publishes look at the clock themselves, so sweeps only give
-// memory back.
+// sweepPause: reads and publishes look at the clock themselves, so sweeps only give memory back.
 const sweepPause = int64(time.Second)
 
 // sweepBatch elements are taken under one lock.
@@ -43,7 +42,6 @@ type queued struct {
 	what expiring
 }
 
-// schedule puts e into the queue or moves it.
 func (q *expiryQueue) schedule(e expiring, at int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

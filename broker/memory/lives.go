@@ -11,8 +11,7 @@ const maxEnded = 1024
 
 // lives numbers the lives of a stripe's streams. A stream without publications is not stored: each read computes its
 // epoch from the channel and the number of the life, and the first publication keeps that epoch. When a stream that had
-// publications ends, its channel gets a higher number. So a client that knows those publications does not take the next
-// stream for the same one.
+// publications ends, its channel gets a higher number, so that a client does not take the next stream for the same one.
 //
 // The numbers of ended streams are forgotten, maxEnded at a time. Then all channels of the stripe begin a new life that
 // are not subscribed and whose streams have no publications. A client that returns to one of them does not recover,
@@ -30,7 +29,6 @@ func (l *lives) of(channel uint64) uint32 {
 	return l.others
 }
 
-// end returns the number of the next life.
 func (l *lives) end(channel uint64) uint32 {
 	if l.ended == nil {
 		l.ended = make(map[uint64]uint32)
@@ -45,8 +43,6 @@ func (l *lives) end(channel uint64) uint32 {
 	return l.newest
 }
 
-// life is the number of the life of a channel whose stream has no publications. It stays while the channel is
-// subscribed.
 func (b *Broker) life(s *stripe, ch string, c state) uint32 {
 	switch {
 	case c.subscribed:
@@ -57,7 +53,7 @@ func (b *Broker) life(s *stripe, ch string, c state) uint32 {
 	return s.lives.of(maphash.String(b.seed, ch))
 }
 
-// epoch of a channel whose stream has no publications. It differs from process to process.
+// epoch of a stream without publications. It differs from process to process.
 func (b *Broker) epoch(s *stripe, ch string, c state) string {
 	life := b.life(s, ch, c)
 	var h maphash.Hash

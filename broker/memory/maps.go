@@ -114,7 +114,6 @@ func suppressed(n *entries, e *entry, pub *channel.Publication, opts *channel.Ma
 	return ""
 }
 
-// explain completes the result of a suppressed change, and prolongs the entry if that is wanted.
 func (b *Broker) explain(st *stream, e *entry, opts *channel.MapOptions, result *channel.MapResult, now int64) {
 	switch {
 	case e == nil:
@@ -161,7 +160,7 @@ func (st *stream) remember(pub *channel.Publication, size int, ttl time.Duration
 	st.pubsUntil = after(now, ttl)
 }
 
-// removeExpired removes entries by changes. The caller holds the channel's lock.
+// removeExpired needs the channel's lock.
 func (b *Broker) removeExpired(s *stripe, st *stream, now int64) {
 	for range expireBatch {
 		event, deliver, ok := b.removeNext(s, st, now)

@@ -37,8 +37,8 @@ var (
 
 // Config of the memory engine. The zero value is good.
 type Config struct {
-	// HistoryMetaTTL is how long a stream's top offset and epoch outlive their last use, when a publication or a history
-	// read does not set its own time, and never less than the publications. Default 30 days.
+	// HistoryMetaTTL is how long a stream's top offset and epoch outlive their last use, when a call does not set its
+	// own time, and never less than the publications. Default 30 days.
 	HistoryMetaTTL time.Duration
 	// PresenceTTL is how long a presence entry lives without being renewed. Default 60 s; it should be more than twice
 	// the interval of the renewals.
@@ -47,10 +47,10 @@ type Config struct {
 
 // Broker keeps streams in memory and hands events to the one node of this process, in the goroutine that publishes.
 //
-// A publication holds the channel's lock during the append to history and the call of the handler, so that events arrive
-// in the order of their offsets. Channels share 4096 locks by hash. So a handler that blocks holds up the publishers of
-// its own channel and of few others. It must not call Publish, PublishJoin, PublishLeave, Positions or Close, which may
-// wait for the lock; it may call everything else. Waiting for a lock is not bounded by the context.
+// A publication holds the channel's lock during the append to history and the call of the handler. Channels share 4096
+// locks by hash. So a handler that blocks holds up the publishers of its own channel and of few others. It must not call
+// Publish, PublishJoin, PublishLeave, Positions or Close, which may wait for the lock. Waiting for a lock is not bounded
+// by the context.
 type Broker struct {
 	metaTTL     time.Duration
 	seed        maphash.Seed
@@ -65,8 +65,8 @@ type Broker struct {
 	presence *Presence
 }
 
-// stripe holds the state of the channels of one hash value. Its lock is never held during a handler call. With several
-// locks, a channel's lock is taken first and the lock of the queue last.
+// stripe holds the channels of one hash value. Its lock is never held during a handler call. With several locks, a
+// channel's lock is taken first and the lock of the queue last.
 type stripe struct {
 	mu       sync.Mutex
 	channels table[string, state]
@@ -99,8 +99,7 @@ func New(cfg Config) *Broker {
 	return b
 }
 
-// Describe implements broker.Engine. The broker is local: Subscribe, Unsubscribe and History take no locks of channels,
-// and other locks for one operation only.
+// Describe implements broker.Engine. The broker is local: Subscribe, Unsubscribe and History take no locks of channels.
 func (b *Broker) Describe() broker.Traits {
 	return broker.Traits{
 		Name: "memory", Local: true,
@@ -208,13 +207,12 @@ func (b *Broker) enter(ctx context.Context, ch string) (*stripe, error) {
 	return s, nil
 }
 
-// locate returns the lock and the stripe of a channel.
 func (b *Broker) locate(ch string) (*sync.Mutex, *stripe) {
 	hash := maphash.String(b.seed, ch)
 	return &b.locks[hash%lockCount], &b.stripes[hash/lockCount%stripeCount]
 }
 
-// now is the time since the broker was made, whatever happens to the wall clock.
+// now does not follow the wall clock.
 func (b *Broker) now() int64 { return int64(time.Since(b.start)) }
 
 // clear takes every lock, so that no handler call is under way.

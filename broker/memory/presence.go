@@ -14,8 +14,7 @@ import (
 
 const presenceStripeCount = 256
 
-// Presence knows the clients of each channel. It forgets an entry that is not renewed in time. It needs no Close: one
-// timer runs while there are entries.
+// Presence forgets an entry that is not renewed in time. It needs no Close: one timer runs while there are entries.
 type Presence struct {
 	ttl     int64
 	seed    maphash.Seed
@@ -26,8 +25,8 @@ type Presence struct {
 
 var _ broker.PresenceManager = (*Presence)(nil)
 
-// presenceStripe holds the channels of one hash value. All entries have the same time to live, so one list in the order
-// of renewals is in the order of expiry, too.
+// presenceStripe: all entries have the same time to live, so one list in the order of renewals is in the order of
+// expiry, too.
 type presenceStripe struct {
 	mu       sync.Mutex
 	channels table[string, *members]
@@ -60,7 +59,7 @@ func NewPresence(cfg Config) *Presence {
 	}
 }
 
-// Describe implements broker.Engine. No lock is held for longer than one operation takes.
+// Describe implements broker.Engine.
 func (p *Presence) Describe() broker.Traits { return broker.Traits{Name: "memory", Local: true} }
 
 // Add implements broker.PresenceManager. info must not be changed afterwards.
@@ -156,7 +155,6 @@ func (p *Presence) arm(wait time.Duration) {
 	}
 }
 
-// sweep gives back the memory of channels without clients.
 func (p *Presence) sweep() {
 	p.armed.Store(false) // from here on, Add arms the timer
 	now := int64(time.Since(p.start))

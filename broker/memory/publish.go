@@ -13,8 +13,8 @@ import (
 // clockEvery publications of a batch share one look at the clock and the context.
 const clockEvery = 64
 
-// Publish implements broker.Broker. Its cost does not depend on the length of the history. The result of an idempotency
-// key is remembered with and without history, but not of a publication suppressed by its version.
+// Publish implements broker.Broker. The result of an idempotency key is remembered with and without history, but not of
+// a publication suppressed by its version.
 func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publication, opts broker.PublishOptions) (broker.PublishResult, error) {
 	if err := ctx.Err(); err != nil {
 		return broker.PublishResult{}, err
@@ -45,7 +45,7 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 func (b *Broker) publish(ch string, pub *channel.Publication, opts *broker.PublishOptions, now time.Time) (result broker.PublishResult, kept bool, err error) {
 	lock, s := b.locate(ch)
 	if !opts.Kept() && opts.IdempotencyKey == "" {
-		// Without subscribers and history there is nothing to do. Not taking the lock saves two thirds of the cost.
+		// There is nothing to do. Not taking the lock saves two thirds of the cost.
 		if subscribed, err := b.subscribed(s, ch); err != nil || !subscribed {
 			return broker.PublishResult{}, false, err
 		}
@@ -62,7 +62,7 @@ func (b *Broker) publish(ch string, pub *channel.Publication, opts *broker.Publi
 	return result, deliver || event.Epoch != "" && !plain(pub), nil
 }
 
-// accept suppresses or stores pub. The event has an epoch if pub was stored. The caller holds the channel's lock.
+// accept suppresses or stores pub; the event of a stored one has an epoch. The caller holds the channel's lock.
 func (b *Broker) accept(s *stripe, ch string, pub *channel.Publication, opts *broker.PublishOptions, wall time.Time) (event broker.PublicationEvent, result broker.PublishResult, deliver bool) {
 	now := int64(wall.Sub(b.start))
 	s.mu.Lock()

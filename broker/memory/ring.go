@@ -1,7 +1,7 @@
 package memory
 
 // ring is a queue of publications, oldest first. It grows, by a quarter if it is long, up to the size of the stream, and
-// shrinks when that size is lowered. So pushing takes constant amortized time, and little room is unused.
+// shrinks when that is lowered, so that little room is unused.
 type ring struct {
 	buf   []compact
 	head  int // index in buf of the oldest

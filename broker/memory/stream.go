@@ -12,8 +12,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// stream is the history of one channel, from its first publication on; before that, a channel has an epoch only (see
-// Broker.epoch). The offsets end at top and have no gap. The stripe's lock guards a stream.
+// stream is the history of one channel, from its first publication on (see Broker.epoch). The offsets end at top and
+// have no gap. The stripe's lock guards it.
 type stream struct {
 	queuePlace
 	channel string
@@ -30,8 +30,8 @@ type stream struct {
 	wakeAt    int64 // when the expiry queue looks at the stream; 0 if it does not
 }
 
-// stream returns nil if there was no publication or the stream has ended. A stream with entries does not end. Expired
-// publications are dropped here, before the expiry queue drops them.
+// stream returns nil if there was no publication or the stream has ended, which it does not with entries. It drops
+// expired publications, before the expiry queue does.
 func (b *Broker) stream(s *stripe, c *state, now int64) *stream {
 	st := c.stream
 	switch {
@@ -65,8 +65,8 @@ func (b *Broker) end(s *stripe, c *state) {
 	s.put(st.channel, *c)
 }
 
-// schedule puts the next end of something of the stream into the expiry queue. If the queue looks earlier anyway, it
-// will see then that the end has moved: so publishing to a busy channel costs nothing there.
+// schedule: if the queue looks earlier anyway, it will see then that the end has moved, so publishing to a busy channel
+// costs nothing there.
 func (b *Broker) schedule(st *stream) {
 	at := st.ends()
 	if st.wakeAt == 0 || at < st.wakeAt {
@@ -95,7 +95,7 @@ func (st *stream) expire(b *Broker, now int64) {
 	b.expiryQueue.schedule(st, st.wakeAt)
 }
 
-// accepts stores a version that is newer than the latest of its epoch.
+// accepts stores a version that is newer.
 func (st *stream) accepts(version uint64, epoch string) bool {
 	if version == 0 {
 		return true
@@ -185,7 +185,6 @@ func (st *stream) read(f broker.HistoryFilter) []*channel.Publication {
 	return pubs
 }
 
-// clamp returns offset - oldest, from 0 to count.
 func clamp(offset, oldest uint64, count int) int {
 	if offset <= oldest {
 		return 0
@@ -214,8 +213,7 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 	return broker.History{Publications: st.read(filter), Top: st.position()}, nil
 }
 
-// Positions is Traits.Positions. It holds the channel's lock, so that no publication is between the stream and the
-// handler.
+// Positions is Traits.Positions. Under the channel's lock, no publication is between the stream and the handler.
 func (b *Broker) Positions(ctx context.Context, channels []string, metaTTL time.Duration) []broker.PositionResult {
 	out := make([]broker.PositionResult, len(channels))
 	for i, ch := range channels {
