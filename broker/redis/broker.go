@@ -231,7 +231,7 @@ func (b *Broker) health(shard int) broker.Health {
 		delay, err := r.conn.Health()
 		h.Delay = max(h.Delay, delay)
 		h.Reconnects += r.conn.Stats().Reconnects
-		h.Err = cmp.Or(h.Err, err, r.refusals.last())
+		h.Err = cmp.Or(h.Err, err, r.markFailures.last())
 	}
 	if primary := b.shards[shard].client.Primary(); primary != "" && h.Err != nil { // the part has the addresses of Sentinels
 		h.Err = fmt.Errorf("primary %s: %w", primary, h.Err)

@@ -40,33 +40,33 @@ func (r *receiver) mark(ctx context.Context) error {
 	if f.Written && s.client.Replaced() || f.RolledBack || f.Replication {
 		s.client.NewGeneration()
 	}
-	return f.Refused
+	return f.Err
 }
 
-// maxRefusals is how often in a row marks may be refused: a slot that migrates, or a new primary, refuses a moment's
+// maxMarkFailures is how often in a row marks may fail: a slot that migrates, or a new primary, refuses a moment's
 // writes.
-const maxRefusals = 1
+const maxMarkFailures = 1
 
-// refusals: one goroutine at a time calls note.
-type refusals struct {
+// markFailures: one goroutine at a time calls note.
+type markFailures struct {
 	row int
-	err atomic.Pointer[error] // why there are more than maxRefusals in a row; nil: there are not
+	err atomic.Pointer[error] // why there are more than maxMarkFailures in a row; nil: there are not
 }
 
 // note reports whether the state has changed.
-func (r *refusals) note(err error) (news bool) {
+func (r *markFailures) note(err error) (news bool) {
 	if err == nil {
 		r.row = 0
 		return r.err.Swap(nil) != nil
 	}
 	r.row++
-	if r.row <= maxRefusals {
+	if r.row <= maxMarkFailures {
 		return false
 	}
 	return r.err.Swap(&err) == nil
 }
 
-func (r *refusals) last() error {
+func (r *markFailures) last() error {
 	if err := r.err.Load(); err != nil {
 		return fmt.Errorf("publications with history are refused: %w", *err)
 	}
@@ -76,7 +76,7 @@ func (r *refusals) last() error {
 // watch also verifies the shard in the background if its generation is new.
 func (r *receiver) watch(ctx context.Context) {
 	err := r.mark(ctx)
-	if log := r.broker.engine.cfg.Logger; ctx.Err() == nil && r.refusals.note(err) {
+	if log := r.broker.engine.cfg.Logger; ctx.Err() == nil && r.markFailures.note(err) {
 		if err != nil {
 			log.Error("redis stores nothing: publications with history are refused", "part", r.shard.client.Name(), "error", err)
 		} else {

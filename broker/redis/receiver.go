@@ -18,12 +18,12 @@ import (
 
 // receiver is a connection for PUB/SUB with its subscriptions: to channels of a shard, or of one of its partitions.
 type receiver struct {
-	broker    *Broker
-	shard     *shard
-	partition int // -1: plain PUB/SUB
-	conn      *pubsub.Conn
-	marks     *losses.Marks
-	refusals  refusals
+	broker       *Broker
+	shard        *shard
+	partition    int // -1: plain PUB/SUB
+	conn         *pubsub.Conn
+	marks        *losses.Marks
+	markFailures markFailures
 
 	mu       sync.Mutex                  // of those who change channels
 	channels readmap.Map[*losses.Stream] // by their names in Redis

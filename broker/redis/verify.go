@@ -60,7 +60,7 @@ func (b *Broker) verifyBeforeSubscribing(ctx context.Context, r *receiver, raw n
 	// The connection for commands may be broken, too, without having noticed.
 	err := s.client.Explain(s.client.Do(ctx, s.client.B().Ping().Build()).Error())
 	if err == nil {
-		_ = r.mark(ctx) // watch reports refusals
+		_ = r.mark(ctx) // watch reports failures
 		err = b.verify(ctx, s)
 	}
 	if err != nil {
@@ -120,7 +120,7 @@ func (b *Broker) startVerification(s *shard) <-chan struct{} {
 
 func (b *Broker) verifyStreams(ctx context.Context, s *shard) error {
 	for _, r := range b.receivers[s.index] {
-		_ = r.mark(ctx) // watch reports refusals
+		_ = r.mark(ctx) // watch reports failures
 	}
 	// With proof of a loss, a publication that cannot be verified counts as lost.
 	rolledBack := s.rolledBack.Swap(false)

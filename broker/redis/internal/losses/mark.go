@@ -52,8 +52,8 @@ type Finding struct {
 	Written     bool // at least one mark was written
 	RolledBack  bool // a server has lost data that it acknowledged
 	Replication bool // a server has another replication ID than before
-	// Refused is why a mark or a sample was not written: the first error.
-	Refused error
+	// Err is why a mark or a sample was not written: the first error.
+	Err error
 }
 
 // Write writes the marks, and compares them with what was written last.
@@ -66,10 +66,10 @@ func (m *Marks) Write(ctx context.Context, client *servers.Client) (f Finding) {
 	m.number++
 	answers, _ := commands.RunAll(ctx, client, m.calls(), nil)
 	for i := range m.tags {
-		f.Refused = cmp.Or(f.Refused, answers[len(m.tags)+i].Error())
+		f.Err = cmp.Or(f.Err, answers[len(m.tags)+i].Error())
 		number, replication, err := commands.ReadMark(&answers[i])
 		if err != nil {
-			f.Refused = cmp.Or(f.Refused, err)
+			f.Err = cmp.Or(f.Err, err)
 			continue
 		}
 		before := &m.last[i]

@@ -18,12 +18,12 @@ var errClosed = errors.New("closed")
 
 // Conn keeps one connection alive until it is closed. Any goroutine may call the methods.
 type Conn struct {
-	cfg                Config
-	table              *table
-	heartbeat          *heartbeat
-	queue              *queue
-	stats              counters
-	failures, refusals atomic.Uint64
+	cfg                         Config
+	table                       *table
+	heartbeat                   *heartbeat
+	queue                       *queue
+	stats                       counters
+	failures, subscribeFailures atomic.Uint64
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -115,7 +115,7 @@ func (c *Conn) Close() {
 func (c *Conn) Subscribe(ctx context.Context, channels ...string) error {
 	err := c.call(ctx, subscribe, channels)
 	if err != nil {
-		c.refusals.Add(1)
+		c.subscribeFailures.Add(1)
 	}
 	return err
 }
@@ -156,7 +156,7 @@ func (c *Conn) Stats() Stats {
 		Reconnects: c.stats.reconnects.Load(), Messages: c.stats.messages.Load(), Dropped: dropped,
 		Failures: Failures{
 			Connections: c.failures.Load(), Unsent: c.heartbeat.failures.Load(),
-			Timeouts: c.heartbeat.timeouts.Load(), Subscribes: c.refusals.Load(),
+			Timeouts: c.heartbeat.timeouts.Load(), Subscribes: c.subscribeFailures.Load(),
 		},
 	}
 }
@@ -181,8 +181,8 @@ func (c *Conn) run() {
 		if closed {
 			err = errClosed
 		}
-		c.heartbeat.refused(err)
-		c.table.refused(err)
+		c.heartbeat.connectFailed(err)
+		c.table.connectFailed(err)
 		c.attempted(err)
 		if closed {
 			return

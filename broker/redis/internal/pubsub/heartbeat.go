@@ -102,7 +102,7 @@ func (h *heartbeat) close(cn *connection, reason error) {
 	}
 }
 
-func (h *heartbeat) refused(reason error) {
+func (h *heartbeat) connectFailed(reason error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.reason = reason

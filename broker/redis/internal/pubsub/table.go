@@ -106,7 +106,7 @@ func (t *table) close(cn *connection, reason error) {
 	t.pending, t.queue = nil, nil
 }
 
-func (t *table) refused(reason error) {
+func (t *table) connectFailed(reason error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.current == nil {
