@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Every calls do once per interval until ctx ends, for the first time after one interval. It does not make up for
-// intervals that a call takes.
+// Every calls do once per interval until ctx ends, for the first time after one interval. A call that takes longer is
+// followed by the next one at once.
 func Every(ctx context.Context, interval time.Duration, do func()) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
