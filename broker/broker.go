@@ -133,5 +133,5 @@ type Controller interface {
 	PublishControl(ctx context.Context, node string, data []byte) error
 }
 
-// ErrNoReceiver: the process of a node has ended, or has no connection to the engine for the moment.
+// ErrNoReceiver reports that the process of a node has ended, or has no connection to the engine for the moment.
 var ErrNoReceiver = errors.New("nobody receives messages for the node")

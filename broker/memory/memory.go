@@ -219,7 +219,7 @@ func (b *Broker) now() int64 { return int64(time.Since(b.start)) }
 func (b *Broker) clear() {
 	for i := range b.locks {
 		b.locks[i].Lock()
-		b.locks[i].Unlock() //nolint:staticcheck // the broker is closed: nobody takes a lock any more
+		b.locks[i].Unlock() //nolint:staticcheck // the broker is closed: no caller takes a lock any more
 	}
 	for i := range b.stripes {
 		s := &b.stripes[i]

@@ -8,7 +8,7 @@ import (
 	"github.com/gyrohq/gyro/protocol/wire/pbwire"
 )
 
-// ErrMalformed: an envelope cannot be read.
+// ErrMalformed is the error of an envelope that cannot be read.
 var ErrMalformed = errors.New("malformed payload")
 
 // Readers take strings as they are. The generated reader of the client protocol refuses strings that are not UTF-8.

@@ -10,7 +10,7 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/resp"
 )
 
-// ErrDisconnected: there is no connection.
+// ErrDisconnected is the error of a Subscribe without a connection.
 var ErrDisconnected = errors.New("not connected")
 
 var errMoved = errors.New("the server ended a subscription")

@@ -27,7 +27,7 @@ type Frame struct {
 	Items [3][]byte
 }
 
-// ProtocolError: the bytes are not RESP or exceed a bound.
+// ProtocolError is the error of bytes that are not RESP or exceed a bound.
 type ProtocolError struct{ msg string }
 
 func (e *ProtocolError) Error() string { return "RESP: " + e.msg }

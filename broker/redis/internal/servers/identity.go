@@ -13,7 +13,7 @@ import (
 // Generation grows by NewGeneration, and before the first command to another server, or to one that has restarted.
 func (c *Client) Generation() uint64 { return c.generation.Load() }
 
-// NewGeneration: a server seems to hold other data than before.
+// NewGeneration is called when a server seems to hold other data than before.
 func (c *Client) NewGeneration() { c.generation.Add(1) }
 
 // Replaced tells whether a server has said, since the last call, that it is a replica or loading. Its data may be older
