@@ -68,8 +68,7 @@ func (h *cachedMap) awaited() <-chan struct{} {
 // isBehind tells whether a reader has seen more than the cache has.
 func (h *cachedMap) isBehind() bool { return h.top.Offset < h.floor.Offset }
 
-// raise makes sure that reads show at least a position. Like update, it takes the lock, and returns the reason to forget
-// the channel, or "".
+// raise makes reads show at least a position. Like update, it locks, and returns the reason to forget the channel.
 func (h *cachedMap) raise(read channel.StreamPosition) dropReason {
 	h.mu.RLock()
 	enough := read.Epoch == "" || h.phase > live || h.floor.Epoch == read.Epoch && h.floor.Offset >= read.Offset
@@ -118,7 +117,7 @@ func (h *cachedMap) update(e *broker.PublicationEvent, most *limits) (reason dro
 	return reason
 }
 
-// apply applies a change, unless it is known. own returns a copy that does not change.
+// apply applies a change, unless it is known. own returns a copy.
 func (h *cachedMap) apply(pub *channel.Publication, epoch string, most *limits, own func(*channel.Publication) *channel.Publication) dropReason {
 	switch {
 	case pub.Offset == 0:
@@ -159,7 +158,7 @@ func (h *cachedMap) apply(pub *channel.Publication, epoch string, most *limits, 
 	return ""
 }
 
-// page is State of a live channel. ok is false if the broker must answer.
+// page and since: ok is false if the broker must answer.
 func (h *cachedMap) page(f *channel.StateFilter) (s channel.State, ok bool) {
 	count := h.entries.Len()
 	if count == 0 {
@@ -194,7 +193,6 @@ func (h *cachedMap) page(f *channel.StateFilter) (s channel.State, ok bool) {
 	return s, true
 }
 
-// since is History of a live channel. ok is false if the broker must answer.
 func (h *cachedMap) since(f *broker.HistoryFilter) (history broker.History, ok bool) {
 	from := f.Since.Offset
 	if h.entries.Len() == 0 || from > h.top.Offset || from < h.top.Offset-uint64(h.changes.len()) {
@@ -242,11 +240,10 @@ func (c *changes) trim(most *limits, bytes int64) (freed int64) {
 	return freed
 }
 
-// overhead is about the memory of a publication besides its texts: the struct, its place in entries or changes, and the
-// rounding of allocations.
+// overhead of a publication: the struct, its place in entries or changes, and the rounding of allocations.
 const overhead = 200
 
-// size estimates memory. A publication that is an entry and a change counts twice.
+// size counts twice for an entry that is a change.
 func size(pub *channel.Publication) int64 {
 	n := overhead + len(pub.Key) + len(pub.Data) + len(pub.Channel)
 	for key, value := range pub.Tags {

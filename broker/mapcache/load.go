@@ -43,8 +43,8 @@ func (c *cache) load(h *cachedMap) {
 	c.evict()
 }
 
-// readAll reads the entries and the stream at the broker. Pages may be of different positions. When the changes since
-// the first page are applied, until the last position of a page at least, the entries are exact.
+// readAll reads pages that may be of different positions. When the changes since the first page are applied, until the
+// last position of a page at least, the entries are exact.
 func (c *cache) readAll(ctx context.Context, h *cachedMap) (m *image, why bypass) {
 	m = &image{}
 	for first, cursor := true, ""; first || cursor != ""; first = false {

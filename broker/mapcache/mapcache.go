@@ -91,8 +91,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// New returns a broker that is inner with a cache in front of its maps, and owns inner. It has the traits of inner, but
-// is never local, and adds its metrics. A broker without maps is returned as it is.
+// New returns inner with a cache in front of its maps, and owns inner. It has the traits of inner, but is never local,
+// and adds its metrics. A broker without maps is returned as it is.
 func New(inner broker.Broker, cfg Config) broker.Broker {
 	traits := inner.Describe()
 	if traits.Maps == nil {
@@ -117,7 +117,6 @@ func New(inner broker.Broker, cfg Config) broker.Broker {
 	return c
 }
 
-// cache embeds the broker, which does everything that is not about maps.
 type cache struct {
 	broker.Broker
 	cfg       Config

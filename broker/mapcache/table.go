@@ -17,7 +17,7 @@ const (
 	shortBypass, longBypass = time.Second, time.Minute
 )
 
-// use returns nil if the channel is not cached now. If load is set, a load begins.
+// use returns nil if the channel is not cached now.
 func (c *cache) use(ch string, load bool) *cachedMap {
 	now := time.Now()
 	c.mu.Lock()
@@ -56,7 +56,7 @@ func (c *cache) find(ch string) *cachedMap {
 	return c.table[ch]
 }
 
-// changesSince is History of a channel. ok is false if the broker must answer.
+// changesSince and page: ok is false if the broker must answer.
 func (c *cache) changesSince(ctx context.Context, h *cachedMap, f *broker.HistoryFilter) (history broker.History, ok bool) {
 	unlock := c.enter(ctx, h)
 	if unlock == nil {
@@ -69,7 +69,6 @@ func (c *cache) changesSince(ctx context.Context, h *cachedMap, f *broker.Histor
 	return history, ok
 }
 
-// page is State of a channel. ok is false if the broker must answer.
 func (c *cache) page(ctx context.Context, h *cachedMap, f *channel.StateFilter) (s channel.State, ok bool) {
 	unlock := c.enter(ctx, h)
 	if unlock == nil {
@@ -105,8 +104,8 @@ func (c *cache) enter(ctx context.Context, h *cachedMap) (unlock func()) {
 	return nil
 }
 
-// await waits until a channel is loaded and has everything that readers have seen before this call. A load takes
-// LoadTimeout at most; behind it, the wait takes patience at most. late: the channel has been behind for too long.
+// await waits for the load, LoadTimeout at most, and then, patience at most, for everything that readers have seen
+// before. late: the channel has been behind for too long.
 func (h *cachedMap) await(ctx context.Context) (caughtUp, late bool) {
 	var limit <-chan time.Time
 	var need uint64

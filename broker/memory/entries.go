@@ -14,7 +14,7 @@ import (
 type entries struct {
 	byKey    btree.Map[string, *entry]
 	expiries expiries
-	// How the last change had the stream kept. Expiries do the same.
+	// How the last change, and expiries, have the stream kept.
 	size         int
 	ttl, metaTTL time.Duration
 }

@@ -22,10 +22,9 @@ type expiryQueue struct {
 // sweepPause: reads and publishes look at the clock themselves, so sweeps only give memory back.
 const sweepPause = int64(time.Second)
 
-// sweepBatch elements are taken under one lock.
 const sweepBatch = 256
 
-// expiring is something in the queue. It embeds queuePlace.
+// expiring embeds queuePlace.
 type expiring interface {
 	place() *queuePlace
 	// expire ends with schedule or cancel if the broker still has the element.
@@ -76,7 +75,7 @@ func (q *expiryQueue) close() {
 	}
 }
 
-// arm sets the timer to the first element, unless it is set to an earlier time.
+// arm keeps an earlier time.
 func (q *expiryQueue) arm() {
 	if q.sweeping || len(q.heap) == 0 {
 		return

@@ -158,7 +158,7 @@ func (b *Broker) PublishJoin(ctx context.Context, ch string, info *channel.Clien
 	return b.publishInfo(ctx, ch, func() { b.handler.HandleJoin(ch, info) })
 }
 
-// PublishLeave implements broker.Broker. info must not be changed afterwards.
+// PublishLeave implements broker.Broker.
 func (b *Broker) PublishLeave(ctx context.Context, ch string, info *channel.ClientInfo) error {
 	return b.publishInfo(ctx, ch, func() { b.handler.HandleLeave(ch, info) })
 }
@@ -239,7 +239,7 @@ func (s *stripe) put(ch string, c state) {
 	s.channels.set(ch, c)
 }
 
-// after is t plus d, without overflow.
+// after does not overflow.
 func after(t int64, d time.Duration) int64 {
 	if sum := t + int64(d); sum >= t {
 		return sum

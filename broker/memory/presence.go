@@ -40,7 +40,6 @@ type members struct {
 	users   table[string, int] // number of clients by user
 }
 
-// member is one client in one channel.
 type member struct {
 	of           *members
 	info         *channel.ClientInfo
@@ -137,7 +136,7 @@ func (p *Presence) Stats(ctx context.Context, ch string) (broker.PresenceStats, 
 	return broker.PresenceStats{Clients: len(ms.clients.m), Users: len(ms.users.m)}, nil
 }
 
-// enter locks the channel's stripe and removes expired entries.
+// enter removes expired entries.
 func (p *Presence) enter(ctx context.Context, ch string) (s *presenceStripe, now int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err

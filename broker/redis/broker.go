@@ -140,8 +140,8 @@ func (b *Broker) stop() {
 	}
 }
 
-// Close implements broker.Broker. It closes the engine, its presence manager included, and waits for the handler calls
-// under way. If ctx ends before they do, Close returns the context's error, and the broker is freed when they return.
+// Close implements broker.Broker. It closes the engine, its presence manager included, and waits for handler calls under
+// way. If ctx ends before, Close returns its error, and the broker is freed when they return.
 func (b *Broker) Close(ctx context.Context) error {
 	if b.lifecycle.Close() != enginekit.StateRunning {
 		return b.engine.Close(ctx)
@@ -224,7 +224,6 @@ func (b *Broker) Health() []broker.Health {
 	return list
 }
 
-// health is the health of the worst receiver.
 func (b *Broker) health(shard int) broker.Health {
 	h := broker.Health{Part: b.shards[shard].client.Name()}
 	for _, r := range b.receivers[shard] {

@@ -11,7 +11,7 @@ import (
 
 const (
 	maxControlMessages = 4096
-	// controlPatience is how long receive waits for room. Then it drops messages until there is room.
+	// controlPatience: without room for that long, messages are dropped until there is room.
 	controlPatience = time.Second
 )
 
@@ -87,7 +87,6 @@ func (q *controlQueue) await(data []byte) bool {
 
 func (q *controlQueue) is(name []byte) bool { return string(name) == q.all || string(name) == q.toNode }
 
-// offer is receive without waiting.
 func (q *controlQueue) offer(name, data []byte) bool {
 	if !q.is(name) || len(q.queue) == cap(q.queue) {
 		return false

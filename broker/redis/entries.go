@@ -93,7 +93,7 @@ type changing struct {
 	pub  *channel.Publication
 }
 
-// changeCall prepares c, which must be zero, and returns the encoded publication.
+// changeCall needs a zero c.
 func (m *mapEntries) changeCall(c *commands.Call, s *shard, text *commands.Strings, change changing, o *channel.MapOptions) string {
 	pub := change.pub
 	enginekit.Stamp(pub, time.Now())
@@ -139,7 +139,6 @@ func (m *mapEntries) changeCall(c *commands.Call, s *shard, text *commands.Strin
 	return encoded
 }
 
-// addKeys has the order of the scripts.
 func addKeys(c *commands.Call, s *shard, text *commands.Strings, ch string, hash uint64) {
 	for _, kind := range []format.KeyKind{format.Stream, format.StreamMeta, format.MapEntries, format.MapOrder, format.MapDues} {
 		c.Key(text.Name(&s.names, kind, ch, hash))

@@ -26,11 +26,9 @@ import (
 // only if no node has registered the map since the look began.
 
 const (
-	claimTime = 5 * time.Second
-	// claimBatch counts maps, dueBatch keys of a map.
+	claimTime            = 5 * time.Second
 	claimBatch, dueBatch = 64, 256
-	// lookLists is for a shard that is a Cluster.
-	lookLists = 16
+	lookLists            = 16
 )
 
 type looks struct {
@@ -41,7 +39,7 @@ type looks struct {
 	meter   enginekit.ExpiryMeter
 }
 
-// look is when the first of the keys expires that were set.
+// look: due is when the first of the keys expires that were set.
 type look struct {
 	shard *shard
 	due   time.Time
@@ -156,7 +154,7 @@ func runAll(ctx context.Context, s *shard, calls []commands.Call) error {
 	return nil
 }
 
-// registerCall prepares c, which must be zero.
+// registerCall needs a zero c.
 func registerCall(c *commands.Call, s *shard, text *commands.Strings, ch string, hash uint64, after time.Duration) {
 	c.Script = commands.Register
 	c.Key(s.names.Looks(int(hash % uint64(lookListsOf(s)))))

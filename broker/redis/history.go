@@ -94,7 +94,6 @@ func (b *Broker) historyCall(c *commands.Call, s *shard, text *commands.Strings,
 	return true
 }
 
-// known: sub may be nil.
 func (s *shard) known(ch string, hash uint64, sub *losses.Stream) losses.Known {
 	known := s.acked.Known(ch, hash)
 	if k := sub.Known(); k.Epoch != known.Epoch && k.Epoch != "" || k.Offset > known.Offset {

@@ -38,7 +38,7 @@ type pubSubCounts struct {
 	sharded bool
 	waiting []int // messages for the node, by shard
 	dropped uint64
-	// client are the failures of connections for channels, control of connections for control messages alone.
+	// client are failures of connections for channels, control of connections for control messages alone.
 	client, control pubsub.Failures
 	controlWaiting  int
 	controlDropped  uint64

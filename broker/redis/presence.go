@@ -47,7 +47,6 @@ func (p *Presence) mapped(ch string) bool {
 	return p.engine.cfg.PresenceUserMapping
 }
 
-// keys has the order of the scripts.
 func (p *Presence) keys(c *commands.Call, s *shard, ch string) {
 	fields := p.engine.cfg.PresenceHashFieldTTL
 	c.Key(s.names.Presence(format.Presence, ch))

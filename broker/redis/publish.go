@@ -73,7 +73,7 @@ type publishing struct {
 	version uint64
 }
 
-// publishCall prepares c, which must be zero.
+// publishCall needs a zero c.
 func (b *Broker) publishCall(c *commands.Call, s *shard, text *commands.Strings, p publishing, opts *broker.PublishOptions) {
 	name := text.Name(&s.names, format.ClientChannel, p.ch, p.hash)
 	verb := commands.Publish

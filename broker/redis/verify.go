@@ -54,7 +54,7 @@ func (b *Broker) readVerified(ctx context.Context, s *shard, read func() error) 
 	return fmt.Errorf("%s: %w", s.client.Name(), errNeverVerified)
 }
 
-// verifyBeforeSubscribing closes the new connection for PUB/SUB if it fails.
+// verifyBeforeSubscribing closes the connection if it fails.
 func (b *Broker) verifyBeforeSubscribing(ctx context.Context, r *receiver, raw net.Conn) error {
 	s := r.shard
 	// The connection for commands may be broken, too, without having noticed.
@@ -88,7 +88,7 @@ func (b *Broker) verify(ctx context.Context, s *shard) error {
 	return nil
 }
 
-// startVerification returns a channel that is closed when the verification under way ends.
+// startVerification returns a channel that is closed at the end of the verification.
 func (b *Broker) startVerification(s *shard) <-chan struct{} {
 	s.verification.mu.Lock()
 	defer s.verification.mu.Unlock()

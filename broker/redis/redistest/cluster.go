@@ -97,7 +97,7 @@ func hasSlot(fields []string, slot int) bool {
 	return false
 }
 
-// MoveSlot migrates a slot with its keys as redis-cli does: between the steps, clients get ASK, then MOVED.
+// MoveSlot migrates a slot as redis-cli does: between the steps, clients get ASK, then MOVED.
 func (c *Cluster) MoveSlot(slot, to int) {
 	from := c.Owner(slot)
 	if from == to {

@@ -19,7 +19,7 @@ type Sentinel struct {
 	Sentinels []*Server
 }
 
-// NewSentinel starts all servers and waits until they know each other.
+// NewSentinel starts all servers.
 func NewSentinel(tb testing.TB, opts Options) *Sentinel {
 	tb.Helper()
 	s := &Sentinel{Master: "main"}
@@ -96,7 +96,6 @@ func (s *Sentinel) Await(old *Server) *Server {
 	return next
 }
 
-// successor returns nil if there is none yet.
 func (s *Sentinel) successor(old *Server) *Server {
 	primary := s.Primary()
 	if primary == nil || primary == old {

@@ -165,8 +165,7 @@ func (s *Server) Stop() { s.signal(syscall.SIGSTOP) }
 // Continue lets a stopped process go on.
 func (s *Server) Continue() { s.signal(syscall.SIGCONT) }
 
-// Restart kills the process if it runs and starts another on the same port, with the data of Options.Persistent, or
-// empty.
+// Restart starts another process on the same port, with the data of Options.Persistent, or empty.
 func (s *Server) Restart(empty bool) {
 	s.tb.Helper()
 	s.Kill()

@@ -8,7 +8,7 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/internal/servers"
 )
 
-// Verbs of plain and of sharded PUB/SUB.
+// Verbs of PUB/SUB.
 const (
 	Publish      = "publish"
 	ShardPublish = "spublish"

@@ -13,7 +13,6 @@ import (
 
 var errReply = errors.New("an answer that the script does not give")
 
-// flags of a position.
 const (
 	flagDone    = "0"
 	flagKey     = "1"

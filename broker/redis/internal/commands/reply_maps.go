@@ -11,7 +11,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// ReadChange reads a Result. current is the entry that was not at the expected position, or empty.
+// ReadChange reads a Result and, after a mismatch of positions, the current entry.
 func ReadChange(answer rueidis.RedisResult) (result Result, current []byte, err error) {
 	m, err := answer.ToMessage()
 	if err != nil {
@@ -82,8 +82,7 @@ func readEntries(values []rueidis.RedisMessage) ([]*channel.Publication, error) 
 	return pubs, nil
 }
 
-// ReadDue reads the expired keys of a map: how the removals are kept, in how many ms the next key expires (empty: none
-// does), and the keys.
+// ReadDue reads how removals are kept, in how many ms the next key expires (empty: none does), and the expired keys.
 func ReadDue(answer rueidis.RedisResult) (o channel.MapOptions, next string, due []string, err error) {
 	texts, err := answer.AsStrSlice()
 	if err != nil {

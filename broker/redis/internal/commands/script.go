@@ -31,7 +31,7 @@ func lua(name string) string {
 	return string(text)
 }
 
-// HistoryScripts has the scripts of one way to keep history, and its kinds of keys.
+// HistoryScripts are for one way to keep history.
 type HistoryScripts struct {
 	History, Meta format.KeyKind
 
@@ -63,7 +63,7 @@ func newHistory(history, meta format.KeyKind, functions, publish, undo, read str
 
 func verbed(verb string) string { return "local verb = '" + verb + "'\n" }
 
-// MapScripts has the scripts of maps that publish.
+// MapScripts publish.
 type MapScripts struct {
 	Change          *Script // of an entry, and in the stream
 	ChangeEphemeral *Script // of an entry of a map without stream
@@ -100,14 +100,13 @@ var (
 	Once    = newScript(lua("once"))  // publishes without history, once per idempotency key
 )
 
-// PresenceScripts has the scripts of one way to keep presence.
+// PresenceScripts are for one way to keep presence.
 type PresenceScripts struct {
 	Add, Remove *Script
 	Get, Stats  *Script // nil if there are commands for that
 }
 
-// Scripts of the presence manager. Entries of SetPresence expire by a sorted set beside the hash, of FieldPresence by
-// the time to live of hash fields.
+// Scripts of the presence manager: entries expire by a sorted set, or by the time to live of hash fields.
 var (
 	SetPresence   = PresenceScripts{presence("add"), presence("remove"), presence("get"), presence("stats")}
 	FieldPresence = PresenceScripts{Add: presence("field_add"), Remove: presence("field_remove")}

@@ -27,7 +27,6 @@ const (
 	MapOrder   KeyKind = ".map.order."
 	MapDues    KeyKind = ".map.dues."
 
-	// Kinds for Names.Presence.
 	Presence     KeyKind = ".presence.data."
 	PresenceLife KeyKind = ".presence.expire."
 	Users        KeyKind = ".presence.user.clients."
@@ -52,8 +51,7 @@ func (n *Names) Partition(hash uint64) int {
 // Append appends the name of kind for a channel and its hash.
 //
 // No two channels share a key. Without hash tags, the stream of channel meta.X would have the name of the meta key of
-// channel X. So a channel that begins with "meta." has its history in prefix.stream:meta.X, which Centrifugo does not
-// use.
+// channel X. So a channel that begins with "meta." has its history in prefix.stream:meta.X.
 func (n *Names) Append(dst []byte, kind KeyKind, ch string, hash uint64) []byte {
 	dst = append(dst, n.Prefix...)
 	dst = append(dst, kind...)

@@ -28,8 +28,7 @@ const (
 type Message struct {
 	Kind MessageKind
 	// Data is the Protobuf of a publication or client info.
-	Data []byte
-	// Offset and Epoch of a publication with history.
+	Data   []byte
 	Offset uint64
 	Epoch  []byte
 	// Delta allows deltas from Prev, the Protobuf of the publication before, or empty.
@@ -105,7 +104,6 @@ func parseDelta(rest []byte) (m Message, err error) {
 	return m, nil
 }
 
-// counted reads length:bytes.
 func counted(rest []byte) (value, after []byte, err error) {
 	n, rest, err := number(rest)
 	if err != nil || n > uint64(len(rest)) {
@@ -114,7 +112,6 @@ func counted(rest []byte) (value, after []byte, err error) {
 	return rest[:n:n], rest[n:], nil
 }
 
-// number reads decimal digits and the colon behind them.
 func number(rest []byte) (n uint64, after []byte, err error) {
 	for i, c := range rest {
 		if c == ':' && i > 0 {

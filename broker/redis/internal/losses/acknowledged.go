@@ -154,7 +154,7 @@ func (a *Acked) Moved(hash uint64, p *Publication, epoch string, offset uint64, 
 	e.known, e.sum = Known{epoch, earlier, offset}, 0
 }
 
-// Acknowledged is a publication, and the epochs that its stream had earlier.
+// Acknowledged is a publication, and earlier epochs of its stream.
 type Acknowledged struct {
 	Publication
 	Earlier Epochs

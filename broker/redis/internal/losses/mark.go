@@ -36,7 +36,6 @@ type Marks struct {
 	last   []acknowledgedMark // by tag
 }
 
-// acknowledgedMark is what Redis has acknowledged last.
 type acknowledgedMark struct {
 	number      uint64
 	replication string
@@ -52,7 +51,7 @@ type Finding struct {
 	Written     bool // at least one mark was written
 	RolledBack  bool // a server has lost data that it acknowledged
 	Replication bool // a server has another replication ID than before
-	// Err is why a mark or a sample was not written: the first error.
+	// Err is the first error of a mark or a sample.
 	Err error
 }
 
@@ -81,7 +80,6 @@ func (m *Marks) Write(ctx context.Context, client *servers.Client) (f Finding) {
 	return f
 }
 
-// calls writes the marks, then the samples.
 func (m *Marks) calls() []commands.Call {
 	var text commands.Strings
 	n := len(m.tags)

@@ -18,8 +18,7 @@ type Stream struct {
 	last Publication
 	// top is the greatest offset in the epoch of last that was delivered or read.
 	top uint64
-	// renewal is when a read has to renew the life of the position, in Unix nanoseconds, if the shard still has this
-	// revision.
+	// renewal is when a read has to renew the life of the position, in Unix nanoseconds, while the revision is the same.
 	renewal  int64
 	revision uint64
 	// provisional is the epoch to deliver in after an offset came twice, until the stream is verified.
@@ -57,7 +56,7 @@ func (s *Stream) Deliver(epoch []byte, offset uint64, data []byte) (in string, a
 	return last.Epoch, false
 }
 
-// begin notes that nothing was delivered since this top. mu is held.
+// begin: nothing was delivered since this top. mu is held.
 func (s *Stream) begin(top channel.StreamPosition) {
 	s.last.Epoch, s.last.Offset, s.last.Sum = top.Epoch, 0, 0
 	s.top, s.provisional = top.Offset, nil
@@ -93,7 +92,7 @@ func (s *Stream) Delivered() (last Publication, top uint64, provisional *string)
 	return s.last, s.top, s.provisional
 }
 
-// Moved notes the top in another epoch, if from is the epoch of the last deliveries.
+// Moved notes another epoch, if from is the epoch of the last deliveries.
 func (s *Stream) Moved(from string, top channel.StreamPosition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,8 +113,7 @@ func (s *Stream) Confirm(provisional *string) {
 	}
 }
 
-// Renewed notes that a read has renewed the life of the position. The next renewal is due after an eighth of ttl, or an
-// hour.
+// Renewed: the next renewal is due after an eighth of ttl, or an hour.
 func (s *Stream) Renewed(ttl time.Duration, revision uint64) {
 	if s == nil {
 		return

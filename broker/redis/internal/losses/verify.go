@@ -100,7 +100,6 @@ func (c *Candidate) holds(top uint64, entry string, rolledBack bool) bool {
 	return top == c.top || c.stream == nil || !rolledBack
 }
 
-// renew gives another epoch to streams that still have the stale epoch.
 func (c *Verifier) renew(ctx context.Context, lost []Candidate) error {
 	if len(lost) == 0 {
 		return nil
@@ -124,7 +123,6 @@ func (c *Verifier) renew(ctx context.Context, lost []Candidate) error {
 	return nil
 }
 
-// move notes the new epoch and top.
 func (c *Candidate) move(top channel.StreamPosition) {
 	top.Epoch = strings.Clone(top.Epoch)
 	if c.stream == nil {

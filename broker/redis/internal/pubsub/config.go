@@ -24,9 +24,9 @@ import (
 //
 // Message, Resubscribed and Overflow are called one at a time. They may block for a short time, and must not call Close.
 type Config struct {
-	// Name of the shard for logs and errors, without secrets.
+	// Name has no secrets.
 	Name string
-	// Dial returns a connection that is ready for SUBSCRIBE (see Handshake). It must end when ctx does, after Timeout.
+	// Dial returns a connection that is ready for SUBSCRIBE (see Handshake), until ctx ends, after Timeout.
 	Dial func(ctx context.Context) (net.Conn, error)
 	// Message is called for every message, in order, by the goroutine that reads, as long as Message keeps pace. Workers
 	// would cost more: handing a message to another goroutine takes 600 ns of CPU, in a burst 50 to 120 ns, while
@@ -66,7 +66,7 @@ type Config struct {
 	// MaxStall (1 s) is how long messages may gather at the server before they are dropped.
 	MaxStall time.Duration
 
-	// Logger gets the beginning and the end of each outage and, at level debug, attempts to connect. Nil: none.
+	// Logger gets each outage and, at level debug, attempts to connect. Nil: none.
 	Logger *slog.Logger
 	// Random returns a number in [0, 1). Nil: math/rand.
 	Random func() float64
@@ -75,7 +75,6 @@ type Config struct {
 // Chunk is the memory of messages. Attached and Used belong to the handler.
 type Chunk = resp.Chunk
 
-// maxChannelName in bytes: far above what any configuration allows.
 const maxChannelName = 64 << 10
 
 func (c *Config) period() time.Duration { return c.CanaryInterval / 2 }

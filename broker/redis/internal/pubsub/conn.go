@@ -67,7 +67,7 @@ func (f *Failures) Add(o Failures) {
 	f.Subscribes += o.Subscribes
 }
 
-// New returns a Conn that does nothing until Start.
+// New returns a Conn that waits for Start.
 func New(cfg Config) *Conn {
 	cfg.complete()
 	c := &Conn{cfg: cfg, first: make(chan struct{}), wake: make(chan struct{}, 1)}
@@ -120,7 +120,7 @@ func (c *Conn) Subscribe(ctx context.Context, channels ...string) error {
 	return err
 }
 
-// Unsubscribe returns at once without a connection. After an error, the subscriptions may have ended or not.
+// Unsubscribe returns at once without a connection. After an error, subscriptions may have ended or not.
 func (c *Conn) Unsubscribe(ctx context.Context, channels ...string) error {
 	return c.call(ctx, unsubscribe, channels)
 }
@@ -315,7 +315,7 @@ func (c *Conn) watch(cn *connection, boot *call) {
 	}
 }
 
-// ready is called when everything is subscribed. The canary proves that.
+// ready is called when everything is subscribed.
 func (c *Conn) ready(cn *connection) {
 	lost := c.connected
 	c.connected = true

@@ -53,7 +53,6 @@ func (cn *connection) fail(err error) {
 // drainTime is how long a connection that has failed is read. The server does not send these messages again.
 const drainTime = 100 * time.Millisecond
 
-// drain waits until everything received is read, if the handler keeps pace.
 func (cn *connection) drain() {
 	if cn.conn.SetReadDeadline(time.Now().Add(drainTime/2)) != nil {
 		return

@@ -84,7 +84,6 @@ func (h *handshake) hello() error {
 	return err
 }
 
-// rest checks that the server has sent only the answers.
 func (h *handshake) rest() error {
 	if !h.Empty() {
 		return errors.New("more answers than commands")
@@ -92,7 +91,6 @@ func (h *handshake) rest() error {
 	return nil
 }
 
-// unknown reports whether the server does not know HELLO, or not RESP3.
 func unknown(err error) bool {
 	var r *resp.ErrorReply
 	return errors.As(err, &r) && (strings.HasPrefix(r.Text, "NOPROTO") || strings.HasPrefix(strings.ToLower(r.Text), "err unknown command"))

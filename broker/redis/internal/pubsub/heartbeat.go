@@ -160,7 +160,7 @@ func (h *heartbeat) parse(data []byte) (number uint64, at int64, ok bool) {
 	return number, at, err == nil
 }
 
-// arrived tells that the reader got a canary.
+// arrived: the reader got a canary. delivered: the handler got it.
 func (h *heartbeat) arrived(cn *connection, number uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -170,7 +170,6 @@ func (h *heartbeat) arrived(cn *connection, number uint64) {
 	}
 }
 
-// delivered tells that the handler got a canary.
 func (h *heartbeat) delivered(cn *connection, number uint64, at int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

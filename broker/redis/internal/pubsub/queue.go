@@ -48,7 +48,6 @@ type queue struct {
 	drops   drops
 }
 
-// readerID stands for one goroutine that reads.
 type readerID struct{ _ byte }
 
 func newQueue(cfg *Config, done <-chan struct{}, handle func(m *message), spawn func(func())) *queue {
@@ -241,7 +240,6 @@ func (q *queue) release(handled []message) {
 	enginekit.Signal(q.room)
 	if q.drops.due(halfEmpty) {
 		channels := q.drops.take()
-		// The note comes after everything that was received before.
 		q.waiting.add(&message{note: func() { q.overflow(channels) }})
 	}
 }

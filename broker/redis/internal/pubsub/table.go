@@ -38,7 +38,7 @@ type call struct {
 	done     chan struct{} // closed when left is 0
 }
 
-// segment is the part of a call that is in one command, until that is answered. Without call it is a PING.
+// segment is a part of a call in one command, until that is answered. Without call it is a PING.
 type segment struct {
 	call   *call
 	lo, hi int
@@ -74,7 +74,6 @@ func newTable(name string, sharded bool) *table {
 	return t
 }
 
-// open queues a call for everything that is subscribed.
 func (t *table) open(cn *connection, canaries string) *call {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -188,7 +187,7 @@ func (t *table) abandon(c *call, reason error) error {
 	return c.err
 }
 
-// complete ends a call. A Subscribe that failed leaves no channel subscribed.
+// complete: a Subscribe that failed leaves no channel subscribed.
 func (t *table) complete(c *call) {
 	if c.kind == subscribe && !c.boot && c.err != nil {
 		var on []string

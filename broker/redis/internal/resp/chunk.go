@@ -9,7 +9,7 @@ import (
 // retained is freed, while it is still in the processor's cache. If a part is never freed, the garbage collector gets
 // the chunk.
 type Chunk struct {
-	// Attached and Used belong to the holders of parts. A chunk that is used again keeps Attached, and Used is 0.
+	// Attached and Used belong to the holders of parts. A chunk that is used again keeps Attached; Used is 0.
 	Attached any
 	Used     int
 

@@ -21,7 +21,7 @@ type Frame struct {
 	Kind byte
 	// Text of a value that is no aggregate, or nil.
 	Text []byte
-	// Len of an aggregate; keys and values of a map are counted. -1: null.
+	// Len of an aggregate, with keys and values of a map; -1: null.
 	Len int
 	// Items are the texts of the first elements; nil for null, missing and aggregates.
 	Items [3][]byte
@@ -58,10 +58,10 @@ func (f *Frame) parse(buf []byte, limit int) (int, error) {
 	return p.pos, nil
 }
 
-// usual follows the type of nearly every received value.
+// usual follows the type of most values.
 const usual = "3\r\n$7\r\nmessage\r\n"
 
-// message reads a value that begins with usual, in a fifth less time than the general way.
+// message takes a fifth less time than the general way.
 func (p *parser) message(f *Frame) (err error) {
 	const verb = 1 + len("3\r\n$7\r\n")
 	f.Len, p.pos, p.values = 3, 1+len(usual), p.values-3

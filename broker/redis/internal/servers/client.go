@@ -16,9 +16,9 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Options of a shard, checked and with defaults.
+// Options are checked and have defaults.
 type Options struct {
-	// Name of the shard for logs and errors, without secrets.
+	// Name has no secrets.
 	Name      string
 	Addresses []string
 	Sentinel  bool
@@ -53,7 +53,7 @@ const (
 	// flushDelay is how long a write waits for more commands when others are in flight. With 64 publishers on one CPU
 	// that lowers the cost of a publish from 13 to 5 us; 20 us save less, 100 us not more.
 	flushDelay = 50 * time.Microsecond
-	// MaxPipeline is the most commands of one call of DoMulti.
+	// MaxPipeline is for DoMulti.
 	MaxPipeline = 1000
 	bufferSize  = 256 << 10
 )
@@ -320,7 +320,7 @@ func (c *Client) checkPrimary(err error) {
 	}
 }
 
-// drop closes the connection for commands; the next command makes a new one.
+// drop closes the connection for commands; the next command makes another.
 func (c *Client) drop(reason error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -386,7 +386,7 @@ type Explainer struct {
 	err, said error
 }
 
-// Explainer returns one for errors of the client.
+// Explainer returns one for this client.
 func (c *Client) Explainer() *Explainer { return &Explainer{client: c} }
 
 // Explain is Client.Explain.
