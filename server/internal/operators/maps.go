@@ -12,7 +12,7 @@ import (
 	"github.com/gyrohq/gyro/transport/httpstream"
 )
 
-// A map is watched by a connection that subscribes as clients do (docs/maps.md#what-a-subscriber-goes-through). The
+// A map is watched by a connection that subscribes as clients do (docs/maps.md#the-steps-of-a-subscription). The
 // commands are made here, so that an operator needs no more than one request.
 
 const statePage = 1000
