@@ -82,23 +82,23 @@ const alertsHead = `<!-- Made by tools/dashboard from its alerts.yaml. -->
 
 # Alerts
 
-What to watch for, what it means and what to do. [deploy/prometheus/alerts.yml](../deploy/prometheus/alerts.yml) has these alerts as rules
-for Prometheus; the compose file in [deploy/compose](../deploy/compose/compose.yaml) loads them. [metrics.md](metrics.md) explains the
-metrics.
+This page lists the alerts, with their meaning and the remedies. [deploy/prometheus/alerts.yml](../deploy/prometheus/alerts.yml) has them as
+rules for Prometheus; the compose file in [deploy/compose](../deploy/compose/compose.yaml) loads the rules. [metrics.md](metrics.md) explains
+the metrics.
 
-The rules suit scrape intervals of 5 to 30 seconds. What is counted is compared with the size of the cluster, or with what succeeds, so the same
-rules fit 100 clients and 100,000. Small numbers beside that (more than ten, more than 50 clients) keep an idle system quiet.
+The rules suit scrape intervals of 5 to 30 seconds. They compare counts with the size of the cluster, or with the successes, so the same rules
+fit 100 clients and 100,000. Minimum counts (more than ten, more than 50 clients) keep an idle system quiet.
 
 ## Clusters
 
-Nodes of one cluster are those with the same values of the labels ` + "`%[1]s`" + `. Prometheus gives each target its ` + "`job`" + `; whether the job is
+The nodes of a cluster have the same values of the labels ` + "`%[1]s`" + `. Prometheus gives each target its ` + "`job`" + `; whether the job is
 called ` + "`gyro`" + ` or not makes no difference. Two clusters in one job, such as production and staging, need the label
-` + "`cluster`" + ` as well, or each node would seem not to know the nodes of the other cluster:
+` + "`cluster`" + ` as well, because otherwise each node would seem not to know the nodes of the other cluster:
 
 ` + "```yaml figure\nscrape_configs:\n  - job_name: gyro\n    static_configs:\n      - targets: [10.0.0.1:9000, 10.0.0.2:9000]\n        labels: { cluster: production }\n      - targets: [10.0.1.1:9000]\n        labels: { cluster: staging }\n```" + `
 
-The chart sets it for the Prometheus operator (` + "`serviceMonitor.cluster`" + `, by default the name of the release). An installation that tells clusters
-apart by other labels, or whose nodes have another ` + "`prometheus.namespace`" + `, makes the rules anew:
+The chart sets it for the Prometheus operator (` + "`serviceMonitor.cluster`" + `, by default the name of the release). If your installation
+has other labels for clusters, or another ` + "`prometheus.namespace`" + `, generate the rules again:
 
 ` + "```sh skip=\"it is run in a checkout of the repository\"\ngo run ./tools/dashboard -prefix centrifugo -cluster environment,region\n```" + `
 
