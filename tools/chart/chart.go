@@ -43,7 +43,6 @@ func readYAML(name string) (map[string]any, error) {
 	return m, nil
 }
 
-// addValues lays the values of a file over the values of the chart.
 func (c *chart) addValues(name string) error {
 	more, err := readYAML(name)
 	if err != nil {
@@ -76,7 +75,6 @@ func (c *chart) known(path string, has, given map[string]any) error {
 	return nil
 }
 
-// set changes one value: a.b=YAML.
 func (c *chart) set(assignment string) error {
 	path, text, ok := strings.Cut(assignment, "=")
 	if !ok {
@@ -101,7 +99,6 @@ func (c *chart) set(assignment string) error {
 	return nil
 }
 
-// render executes the templates in the order of their names.
 func (c *chart) render(release string) ([]file, error) {
 	root := template.New("").Option("missingkey=error")
 	root.Funcs(sprig.TxtFuncMap()).Funcs(template.FuncMap{
@@ -158,7 +155,6 @@ func (c *chart) render(release string) ([]file, error) {
 	return files, nil
 }
 
-// titled returns the values of Chart.yaml with the keys that templates use.
 func titled(meta map[string]any) map[string]any {
 	out := make(map[string]any, len(meta))
 	for key, value := range meta {

@@ -64,7 +64,6 @@ func run(args []string, stdout io.Writer) error {
 	return write(*out, files, flags.Arg(1), *values)
 }
 
-// write replaces the .yaml files of a folder by these.
 func write(folder string, files []file, chart, values string) error {
 	old, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
 	if err != nil {
@@ -85,5 +84,4 @@ func write(folder string, files []file, chart, values string) error {
 	return nil
 }
 
-// file is a rendered template that is not empty.
 type file struct{ name, text string }

@@ -21,7 +21,6 @@ func generateJSON(p *printer, s *schema) {
 	}
 }
 
-// jsonMethods prints the exported methods.
 func jsonMethods(p *printer, s *schema, m *message) {
 	p.f("")
 	p.f("// AppendJSON appends the JSON form of m, which has no line break.")
@@ -52,7 +51,6 @@ func jsonMethods(p *printer, s *schema, m *message) {
 	p.f("}")
 }
 
-// boundReader prints the bound of a reader.
 func boundReader(p *printer, s *schema) {
 	if s.elements > 0 {
 		p.f("r.Bound(MaxElements)")
@@ -124,7 +122,6 @@ func jsonAppend(p *printer, s *schema, m *message) {
 	p.f("}")
 }
 
-// rangeOver begins a loop over the elements v of a list.
 func rangeOver(p *printer, f *field, list string) {
 	if f.byValue() {
 		p.f("for i := range %s {", list)
@@ -153,8 +150,7 @@ func jsonAppendUnion(p *printer, s *schema, m *message) {
 	p.f("}")
 }
 
-// jsonReadUnion prints the method that reads a union. null for a member is as if that
-// were missing, also if it came before.
+// null for a member of a union is as if the member were missing, also if it came before.
 func jsonReadUnion(p *printer, m *message) {
 	p.f("")
 	p.f("func (m *%s) readJSON(r *jsonwire.Reader) {", m.name)
@@ -215,7 +211,6 @@ func jsonAppendValue(p *printer, s *schema, f *field, v string) {
 	}
 }
 
-// jsonFields prints the function that finds the field of a key.
 func jsonFields(p *printer, m *message) {
 	fields := jsonMembers(m)
 	if len(fields) == 0 {
@@ -244,8 +239,7 @@ func jsonRead(p *printer, m *message) {
 	p.f("}")
 }
 
-// jsonSwitch prints the loop over the members of an object; read prints how a field is
-// read.
+// jsonSwitch prints the loop over the members of an object; read prints the reading of a field.
 func jsonSwitch(p *printer, m *message, read func(*field)) {
 	p.f("for ok := r.Object(); ok; ok = r.NextMember() {")
 	fields := jsonMembers(m)
@@ -319,7 +313,6 @@ func jsonReadField(p *printer, f *field) {
 	}
 }
 
-// extend prints code that adds an element to a list; v points to the element.
 func extend(p *printer, list, read string) {
 	p.f("%s = wire.Extend(&r.Maker, %s, %s, r.Left())", list, list, read)
 	p.f("v := &%s[len(%s)-1]", list, list)

@@ -65,19 +65,17 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Options of the generator.
 type Options struct {
 	Package  string // name of the generated package
 	JSON     bool   // whether there is a JSON form
 	Service  bool   // whether there is code for the service of the schema, which must not have streams
 	Elements int    // how many elements of lists and maps readers accept; 0 is no bound
 	OpenAPI  string // frame of the OpenAPI document, which is generated instead of code; "" for code
-	// Reference is the template of the page that is generated instead of code; "" for code.
+	// Reference is the template of the page to generate instead of code.
 	Reference string
-	// Descriptor is the name of the file with the descriptor of the schema, which is generated instead of code; "" for code.
+	// Descriptor is the name of the file for the schema's descriptor, to generate instead of code.
 	Descriptor string
-	// Python tells that the module of the client for Python is generated instead of code.
-	Python bool
+	Python     bool
 }
 
 func main() {

@@ -5,7 +5,6 @@ import (
 	"strings"
 )
 
-// generateMethods prints which methods there are, and functions of the messages that carry a request or a result of one.
 func generateMethods(p *printer, s *schema) {
 	methods := s.methods()
 	p.f("// Method tells which request a %s has, or the result of which a message has.", s.methodsOf)
@@ -50,7 +49,6 @@ func generateMethods(p *printer, s *schema) {
 	}
 }
 
-// methods returns the fields with the requests of the methods.
 func (s *schema) methods() (list []*field) {
 	for _, f := range s.message(s.methodsOf).fields {
 		if f.message != "" && !f.unused {
@@ -104,7 +102,6 @@ func channelOf(p *printer, s *schema, m *message) {
 	p.f("}")
 }
 
-// hasSecret reports whether a message has a secret, in itself or in one of its parts.
 func (s *schema) hasSecret(name string, above []string) bool {
 	m := s.message(name)
 	if m == nil {

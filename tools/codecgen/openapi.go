@@ -13,14 +13,13 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// object is a JSON object whose members have an order.
 type object = yaml.MapSlice
 
 // frame is the part of an OpenAPI document that the schema does not have.
 type frame struct {
 	// Prefix of the paths of the methods.
 	Prefix string
-	// Document is the beginning of the document; paths, responses and schemas are added to it.
+	// Document is the beginning of the document.
 	Document object
 	// Statuses are the answers of any method but 200.
 	Statuses []httpStatus
@@ -34,27 +33,25 @@ type httpStatus struct {
 	Status      int
 	Name        string // of the component
 	Description string
-	// Text tells that every method may answer it, with a text instead of JSON.
+	// Text tells that every method may answer with this status, with a text instead of JSON.
 	Text bool
-	// Errors tells that every method may answer it whose response has an error, with that error.
+	// Errors tells that every method whose response has an error may answer with this status and that error.
 	Errors bool
 }
 
 type commandError struct {
 	Code    int
 	Message string
-	// Status of the answer for callers that want errors to have a status of their own.
+	// Status is the HTTP status of this error in the transport mode of errors.
 	Status int
 }
 
 type method struct {
-	Tag string
-	// Errors are codes that the method answers.
+	Tag      string
 	Errors   []int
 	Examples []example
 }
 
-// example is a request and its answer.
 type example struct {
 	Name, Summary string
 	Request       object
@@ -62,13 +59,11 @@ type example struct {
 	Error         int    // code, instead of a result
 }
 
-// openAPI makes one document.
 type openAPI struct {
 	*schema
 	frame
 }
 
-// generateOpenAPI returns the document of the schema's service.
 func generateOpenAPI(s *schema, path string) (map[string][]byte, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -102,7 +97,6 @@ func generateOpenAPI(s *schema, path string) (map[string][]byte, error) {
 	return map[string][]byte{"openapi.json": indented.Bytes()}, nil
 }
 
-// check refuses a frame that does not fit the schema.
 func (o *openAPI) check() error {
 	known := make(map[string]bool)
 	for _, r := range o.rpcs {
@@ -148,7 +142,6 @@ func (o *openAPI) commandError(code int) *commandError {
 	return nil
 }
 
-// value is the JSON of an error.
 func (e *commandError) value() object {
 	return object{item("code", e.Code), item("message", e.Message)}
 }
@@ -195,7 +188,6 @@ func (o *openAPI) operation(r rpc) object {
 		item("responses", responses))
 }
 
-// response is the name of the schema of a method's answer.
 func (r rpc) response() string {
 	if r.wrapped {
 		return r.name + "Response"
@@ -203,7 +195,7 @@ func (r rpc) response() string {
 	return r.result
 }
 
-// failure is how a method answers with a status; nil if it does not.
+// failure returns nil if the method never answers with the status.
 func (o *openAPI) failure(r rpc, m method, s httpStatus) object {
 	var examples object
 	answers := s.Text || s.Errors && r.wrapped
@@ -227,7 +219,6 @@ func (o *openAPI) failure(r rpc, m method, s httpStatus) object {
 	return s.response(examples)
 }
 
-// response describes an answer with the status.
 func (s httpStatus) response(examples object) object {
 	var content object
 	if s.Text {
@@ -243,7 +234,6 @@ func (s httpStatus) response(examples object) object {
 	return response
 }
 
-// responses are the components that operations refer to.
 func (o *openAPI) responses() (all object) {
 	for _, s := range o.Statuses {
 		all = append(all, item(s.Name, s.response(nil)))
@@ -251,7 +241,6 @@ func (o *openAPI) responses() (all object) {
 	return all
 }
 
-// schemas are the schemas of all messages, and of the responses.
 func (o *openAPI) schemas() (all object) {
 	responses := make(map[string]bool)
 	for _, r := range o.rpcs {
@@ -262,7 +251,7 @@ func (o *openAPI) schemas() (all object) {
 		all = append(all, item(r.response(), object{
 			item("type", "object"),
 			item("properties", object{item("error", reference("schemas", "Error")), item("result", reference("schemas", r.result))}),
-			// One of both, said in a way that generators of clients understand: of a oneOf they make no class.
+			// Generators of clients understand this form of "one of both"; of a oneOf they make no class.
 			item("minProperties", 1), item("maxProperties", 1),
 		}))
 	}
@@ -274,7 +263,6 @@ func (o *openAPI) schemas() (all object) {
 	return all
 }
 
-// openAPI is the schema of a message.
 func (m *message) openAPI() object {
 	s := object{item("type", "object")}
 	if m.comment != "" {
@@ -303,7 +291,6 @@ func (m *message) openAPI() object {
 	return s
 }
 
-// openAPI is the schema of a field.
 func (f *field) openAPI() (s object) {
 	switch f.kind {
 	case protoreflect.MessageKind:
@@ -354,7 +341,6 @@ func nonNil(o object) object {
 	return o
 }
 
-// member returns the value of a key; nil if there is none.
 func member(o object, key string) any {
 	for _, m := range o {
 		if m.Key == key {
@@ -364,7 +350,6 @@ func member(o object, key string) any {
 	return nil
 }
 
-// set replaces the value of a key, or appends it.
 func set(o *object, key string, value any) {
 	for i := range *o {
 		if (*o)[i].Key == key {
@@ -375,13 +360,12 @@ func set(o *object, key string, value any) {
 	*o = append(*o, item(key, value))
 }
 
-// add puts members before the members that the value of a key, an object, has already.
+// add puts members before the present members of the object under key.
 func add(o *object, key string, members object) {
 	present, _ := member(*o, key).(object)
 	set(o, key, append(members, present...))
 }
 
-// writeJSON writes a value that was read from YAML, in the order of its members.
 func writeJSON(out *bytes.Buffer, value any) error {
 	switch v := value.(type) {
 	case object:

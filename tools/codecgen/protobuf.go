@@ -27,7 +27,6 @@ func generateProtobuf(p *printer, s *schema) {
 	}
 }
 
-// protoMethods prints the exported methods.
 func protoMethods(p *printer, s *schema, m *message) {
 	p.f("")
 	p.f("// AppendProto appends the Protobuf form of m, without a length.")
@@ -87,12 +86,10 @@ func (f *field) tag() uint64 {
 	return protowire.EncodeTag(protowire.Number(f.number), f.wireType())
 }
 
-// elementTag is the tag of f as the value of a map entry.
 func (f *field) elementTag() uint64 {
 	return protowire.EncodeTag(2, f.wireType())
 }
 
-// varint is v, an expression of the field, as the uint64 that goes on the wire.
 func (f *field) varint(v string) string {
 	if f.kind == protoreflect.Sint64Kind {
 		return "pbwire.Zigzag(" + v + ")"
@@ -131,7 +128,6 @@ func protoSize(p *printer, m *message) {
 	p.f("}")
 }
 
-// valueSize is the Go expression for the size of v without its tag.
 func (f *field) valueSize(v string) string {
 	switch {
 	case f.message != "":
@@ -146,7 +142,6 @@ func (f *field) valueSize(v string) string {
 	return "pbwire.SizeVarint(" + f.varint(v) + ")"
 }
 
-// protoPut prints the method that writes the fields, the last one first.
 func protoPut(p *printer, m *message) {
 	p.f("")
 	p.f("func (m *%s) putProto(buf []byte, i int) int {", m.name)
@@ -236,8 +231,7 @@ func protoRead(p *printer, s *schema, m *message) {
 	p.f("}")
 }
 
-// protoSwitch prints the loop over the fields of a message; read prints how a field is
-// read.
+// protoSwitch prints the loop over the fields of a message; read prints the reading of a field.
 func protoSwitch(p *printer, m *message, read func(*field)) {
 	p.f("for r.Next() {")
 	if len(m.fields) == 0 {
@@ -292,7 +286,6 @@ func protoReadField(p *printer, f *field) {
 	}
 }
 
-// protoReader is the method of the reader for a scalar field.
 func (f *field) protoReader() string {
 	if f.many {
 		return "Shared" + scalars[f.kind].reader
@@ -300,7 +293,6 @@ func (f *field) protoReader() string {
 	return scalars[f.kind].reader
 }
 
-// protoUnion prints the methods of a union.
 func protoUnion(p *printer, m *message) {
 	p.f("")
 	p.f("// SizeProto returns the number of bytes that AppendProto appends.")
@@ -349,7 +341,6 @@ func entryFunc(f *field) string {
 	return fmt.Sprintf("read%sProto", strings.ToUpper(f.goName[:1])+f.goName[1:])
 }
 
-// protoReadEntry prints the method that reads an entry of a map field.
 func protoReadEntry(p *printer, m *message, f *field) {
 	p.f("")
 	p.f("func (m *%s) %s(r *pbwire.Reader) {", m.name, entryFunc(f))

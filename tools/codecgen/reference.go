@@ -15,7 +15,6 @@ const (
 	methods = "{{methods}}\n"
 )
 
-// generateReference returns the page of a template whose name ends with .tmpl.
 func generateReference(s *schema, template string) (map[string][]byte, error) {
 	text, err := os.ReadFile(template)
 	if err != nil {
@@ -33,7 +32,6 @@ func generateReference(s *schema, template string) (map[string][]byte, error) {
 	return map[string][]byte{strings.TrimSuffix(filepath.Base(template), ".tmpl"): []byte(page)}, nil
 }
 
-// table has the methods of the service, with their names over HTTP and over gRPC.
 func (s *schema) table() string {
 	var b strings.Builder
 	b.WriteString("| Method | gRPC | Request | Result | |\n|---|---|---|---|---|\n")

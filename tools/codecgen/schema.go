@@ -20,15 +20,13 @@ type schema struct {
 	service  string // full name; "" if there is none
 	rpcs     []rpc
 	elements int // bound of readers; 0 is none
-	// methodsOf is the first message with @methods, whose fields are the methods; "" if there is none.
+	// methodsOf is the first message with @methods, or empty.
 	methodsOf string
 }
 
-// rpc is a method of the service: a message in, a message out.
 type rpc struct {
 	name, request string
-	// result is the message in the field "result" of the response, or the response if it
-	// has no such field.
+	// result is the message in the field "result" of the response, or else the response.
 	result string
 	// wrapped tells that there is such a field.
 	wrapped bool
@@ -40,10 +38,8 @@ type message struct {
 	comment string // leading comment without annotations, newline separated
 	fields  []*field
 	union   string // @union: interface for its members
-	// hasRaw tells that the message or one below it has a raw field, so that
-	// encoding it as JSON can fail.
-	hasRaw bool
-	// bounded tells that there are fields with most.
+	// hasRaw: the message or a part of it has a raw field, so that encoding it as JSON can fail.
+	hasRaw  bool
 	bounded bool
 	methods bool // @methods: has the request or the result of a method
 	framed  bool // @framed: travels as a frame of its own
@@ -76,11 +72,10 @@ type field struct {
 	unused bool // @unused: no method, in a message with @methods
 	secret bool // @secret: not shown to operators
 
-	raw     bool // @raw: embedded JSON value
-	checked bool // @checked: a bool says that the bytes are JSON without line breaks
-	encoded bool // @encoded: writers also take elements that are encoded already
-	always  bool // @always: JSON key written for zero values too
-	// required tells that requests must have it (@required).
+	raw      bool // @raw: embedded JSON value
+	checked  bool // @checked: a bool says that the bytes are JSON without line breaks
+	encoded  bool // @encoded: writers also take elements that are encoded already
+	always   bool // @always: JSON key written for zero values too
 	required bool
 	noJSON   bool // @nojson: not part of the JSON form
 }
@@ -397,7 +392,6 @@ var scalars = map[protoreflect.Kind]*scalar{
 	protoreflect.BytesKind:  {"[]byte", "Bytes"},
 }
 
-// value is the Go expression for the value of the field in the message m.
 func (f *field) value() string {
 	if f.rare != "" {
 		return "m." + options + ".orNone()." + f.goName
@@ -405,7 +399,6 @@ func (f *field) value() string {
 	return "m." + f.goName
 }
 
-// target is value for code that sets the field.
 func (f *field) target() string {
 	if f.rare != "" {
 		return "m.ownOptions()." + f.goName
@@ -436,7 +429,6 @@ func (f *field) goType() string {
 	return f.elemType()
 }
 
-// newMessage is the Go expression for an empty message of the field's type.
 func (f *field) newMessage() string {
 	if f.many {
 		return "wire.New[" + f.message + "](&r.Maker)"
@@ -444,10 +436,8 @@ func (f *field) newMessage() string {
 	return "new(" + f.message + ")"
 }
 
-// order is the place of a field in the schema.
 func (m *message) order(f *field) int { return slices.Index(m.fields, f) }
 
-// nonZero is the Go condition for v, an expression of the field, to hold a value.
 func (f *field) nonZero(v string) string {
 	switch {
 	case f.shape != singular, f.kind == protoreflect.BytesKind:

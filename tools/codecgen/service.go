@@ -8,8 +8,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// generateService prints, for each rpc of the service, a Method, and a function that calls the service with a request
-// of any type.
+// generateService prints a Method for each rpc, and a function that calls the service with a request of any type.
 func generateService(p *printer, s *schema) {
 	p.f("")
 	p.f("// ServiceName is the name of the service in gRPC.")

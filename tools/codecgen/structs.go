@@ -66,7 +66,6 @@ func structField(p *printer, f *field) {
 	}
 }
 
-// rareStructs prints the structs of fields with @rare, and the methods to reach them.
 func rareStructs(p *printer, s *schema) {
 	printed := make(map[string]bool)
 	for _, m := range s.messages {
@@ -104,8 +103,6 @@ func rareStructs(p *printer, s *schema) {
 	}
 }
 
-// options is the field for the struct of fields with @rare.
 const options = "Options"
 
-// excess is the field that tells of elements above @most.
 const excess = "Excess"

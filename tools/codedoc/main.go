@@ -56,7 +56,6 @@ func run(in, out string, sources []string) error {
 	return f.Close()
 }
 
-// code is a variable that declares one.
 type code struct {
 	Name      string
 	Code      int
@@ -65,7 +64,6 @@ type code struct {
 	Meaning   string
 }
 
-// read returns the codes of Go files in their order.
 func read(sources []string) (all []code, failure error) {
 	for _, source := range sources {
 		file, err := parser.ParseFile(token.NewFileSet(), source, nil, parser.ParseComments)

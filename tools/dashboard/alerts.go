@@ -9,7 +9,6 @@ import (
 	"github.com/gyrohq/gyro/tools/internal/alertrules"
 )
 
-// alert is an entry of alerts.yaml.
 type alert struct {
 	Name     string `json:"name"`
 	Expr     string `json:"expr"`
@@ -29,10 +28,8 @@ type naming struct {
 	cluster string // the labels, with commas, that tell clusters apart
 }
 
-// shipped is the naming in deploy and docs/alerts.md.
 var shipped = naming{prefix: "gyro", cluster: "cluster, job"}
 
-// expr returns an expression of alerts.yaml in full.
 func (n naming) expr(text string, list []family) string {
 	return strings.ReplaceAll(qualify(text, n.prefix, "", list), "$c", n.cluster)
 }
@@ -45,7 +42,7 @@ type (
 
 var link = regexp.MustCompile(`\[([^\]]+)\]\(([^)]+)\)`)
 
-// plain returns a text with addresses in place of the links of Markdown, which pagers do not know.
+// plain replaces the links of Markdown by addresses, because pagers do not know Markdown.
 func plain(text string) string {
 	return link.ReplaceAllStringFunc(text, func(found string) string {
 		m := link.FindStringSubmatch(found)
@@ -56,7 +53,6 @@ func plain(text string) string {
 	})
 }
 
-// newRules makes the rules of Prometheus.
 func newRules(alerts []alert, list []family, n naming) (rules, error) {
 	g := group{Name: "gyro"}
 	for _, a := range alerts {
@@ -77,7 +73,6 @@ func newRules(alerts []alert, list []family, n naming) (rules, error) {
 	return rules{Groups: []group{g}}, nil
 }
 
-// alertsHead is the beginning of docs/alerts.md.
 const alertsHead = `<!-- Made by tools/dashboard from its alerts.yaml. -->
 
 # Alerts
@@ -108,7 +103,6 @@ has other labels for clusters, or another ` + "`prometheus.namespace`" + `, gene
 | --- | --- | --- |
 `
 
-// alertsPage makes docs/alerts.md.
 func alertsPage(alerts []alert, list []family) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, alertsHead, shipped.cluster)

@@ -42,7 +42,7 @@ var word = regexp.MustCompile(`\b[a-z][a-z0-9_]*\b(\{)?`)
 // process are the first parts of names that others have given.
 var process = []string{"process_", "go_"}
 
-// qualify gives the names of metrics in an expression their prefix, and each selector a matcher, if it is not empty.
+// qualify adds the prefix to names of metrics, and matcher to selectors unless it is empty.
 func qualify(expr, prefix, matcher string, list []family) string {
 	return word.ReplaceAllStringFunc(expr, func(s string) string {
 		name, braced := strings.CutSuffix(s, "{")
@@ -70,10 +70,9 @@ func qualify(expr, prefix, matcher string, list []family) string {
 	})
 }
 
-// series are the series of a scrape, or of a list of families: their labels by name.
 type series map[string][]string
 
-// check checks an expression: its syntax, and that there are its metrics and their labels. It returns the metrics' names.
+// check checks the syntax of an expression, its metrics and their labels, and returns the metrics' names.
 func (s series) check(expr string) (names []string, err error) {
 	e, err := parser.ParseExpr(expr)
 	if err != nil {

@@ -55,7 +55,6 @@ const (
 	alertsFile    = "docs/alerts.md"
 )
 
-// generate returns the files by their names. page is docs/metrics.md.
 func generate(page []byte, n naming) (map[string][]byte, error) {
 	list, err := readFamilies(page)
 	if err != nil {

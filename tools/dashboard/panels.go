@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// row and panel are entries of panels.yaml.
 type row struct {
 	Row    string  `json:"row"`
 	Panels []panel `json:"panels"`
@@ -29,14 +28,12 @@ type query struct {
 	Legend string `json:"legend"`
 }
 
-// object is a part of Grafana's model.
 type object = map[string]any
 
 var source = object{"type": "prometheus", "uid": "${datasource}"}
 
 const choice = `cluster=~"$cluster",job=~"$job",instance=~"$node"`
 
-// newDashboard makes the dashboard of the rows, and of the metrics that they leave out.
 func newDashboard(rows []row, list []family) (object, error) {
 	if rest := others(rows, list); len(rest.Panels) > 0 {
 		rows = append(rows, rest)
@@ -90,9 +87,8 @@ var variables = []object{
 	choose("node", "Node", `cluster=~"$cluster",job=~"$job"`),
 }
 
-// choose returns the variable for a label of nodes; a user may choose several of its values. name is the name of the
-// label, except that node stands for instance. among selects the nodes whose values are offered. Targets without the
-// label count as all others.
+// choose returns the variable for a label of nodes, node for instance; a user may choose several values. among selects
+// the nodes with the values on offer. Targets without the label match all values.
 func choose(name, title, among string) object {
 	of := cmp.Or(map[string]string{"node": "instance"}[name], name)
 	return object{
@@ -103,7 +99,6 @@ func choose(name, title, among string) object {
 	}
 }
 
-// model returns the panel as Grafana knows it.
 func (p *panel) model(list []family) (object, error) {
 	if p.Title == "" || len(p.Queries) == 0 || len(p.Queries) > 26 {
 		return nil, fmt.Errorf("it has no title, no query or too many")
@@ -143,7 +138,6 @@ func (p *panel) model(list []family) (object, error) {
 	return o, nil
 }
 
-// others are panels for the metrics that rows do not name.
 func others(rows []row, list []family) row {
 	var text strings.Builder
 	for _, r := range rows {
@@ -163,7 +157,6 @@ func others(rows []row, list []family) row {
 	return rest
 }
 
-// panel shows a metric in the way that suits its type.
 func (f *family) panel() panel {
 	p := panel{Title: f.name, Note: f.meaning}
 	if strings.HasSuffix(f.name, "_seconds") || strings.HasSuffix(f.name, "_seconds_histogram") {

@@ -44,7 +44,6 @@ func main() {
 	}
 }
 
-// checker has the files that were read.
 type checker struct {
 	tree  fs.FS
 	set   *token.FileSet
@@ -74,7 +73,6 @@ func run(tree fs.FS) error {
 	return errors.Join(c.errs...)
 }
 
-// visit reads a file.
 func (c *checker) visit(file string, d fs.DirEntry, err error) error {
 	if err != nil {
 		return err
@@ -120,7 +118,6 @@ func (c *checker) visit(file string, d fs.DirEntry, err error) error {
 	return nil
 }
 
-// described checks that a file of a package has the package's comment.
 func (c *checker) described(folder string) {
 	name := c.files[folder][0].Name.Name
 	if !slices.ContainsFunc(c.files[folder], func(f *ast.File) bool { return strings.HasPrefix(f.Doc.Text(), "Package "+name+" ") }) {
@@ -135,7 +132,6 @@ func private(folder string) bool {
 
 var page = regexp.MustCompile(`[\w./-]*\w\.md(\.\w+)?\b`)
 
-// pages checks the pages that a line of a comment names.
 func (c *checker) pages(file string, line int, comment string) {
 	for _, name := range page.FindAllString(comment, -1) {
 		if path.Ext(name) != ".md" {
@@ -151,7 +147,6 @@ func (c *checker) pages(file string, line int, comment string) {
 	}
 }
 
-// aliases checks the exported aliases of a file.
 func (c *checker) aliases(folder string, f *ast.File) {
 	for _, decl := range f.Decls {
 		group, ok := decl.(*ast.GenDecl)
@@ -174,7 +169,7 @@ func (c *checker) aliases(folder string, f *ast.File) {
 	}
 }
 
-// alias returns an error if an alias, which has the comment doc, breaks the rules.
+// alias checks the alias t with the comment doc.
 func (c *checker) alias(folder string, f *ast.File, t *ast.TypeSpec, doc string) error {
 	var pkg, name string
 	switch target := t.Type.(type) {
@@ -207,7 +202,6 @@ func (c *checker) alias(folder string, f *ast.File, t *ast.TypeSpec, doc string)
 	return nil
 }
 
-// named returns an error for fields that a comment does not name.
 func named(s *ast.StructType, doc string) error {
 	var missing []string
 	for _, field := range s.Fields.List {
@@ -223,7 +217,6 @@ func named(s *ast.StructType, doc string) error {
 	return nil
 }
 
-// find returns the declaration of a type in a public package, or nil.
 func (c *checker) find(folder, name string) *ast.TypeSpec {
 	for _, f := range c.files[folder] {
 		for _, decl := range f.Decls {
@@ -239,7 +232,6 @@ func (c *checker) find(folder, name string) *ast.TypeSpec {
 	return nil
 }
 
-// imported returns the path of the package that a file calls name.
 func imported(f *ast.File, name string) string {
 	for _, i := range f.Imports {
 		p, err := strconv.Unquote(i.Path.Value)

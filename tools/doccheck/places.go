@@ -18,8 +18,7 @@ var (
 	rootPlace = regexp.MustCompile("`(\\w+\\.go):([\\w.]+)`")
 )
 
-// places checks the files and folders that the pages for developers name, and the words behind the names of files. A path
-// counts if the repository has its first folder.
+// places checks the files and folders in the pages for developers. A path counts if the repository has its first folder.
 func (c *checker) places() error {
 	for _, pattern := range developerPages {
 		names, err := fs.Glob(c.tree, pattern)

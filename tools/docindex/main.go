@@ -47,7 +47,7 @@ func main() {
 	}
 }
 
-// index returns the page that lists the decisions in tree by their subjects, in the order of the first decision of each.
+// index lists the decisions by their subjects, in the order of the first decision of each.
 func index(tree fs.FS) (string, error) {
 	names, err := fs.Glob(tree, "[0-9]*.md")
 	if err != nil {
@@ -83,7 +83,6 @@ func index(tree fs.FS) (string, error) {
 	return page, nil
 }
 
-// parse returns the title and the subject of a decision.
 func parse(text string) (title, subject string, ok bool) {
 	lines := strings.SplitN(text, "\n", 4)
 	if len(lines) < 4 || lines[1] != "" {

@@ -49,14 +49,12 @@ func main() {
 	}
 }
 
-// scrape is a line of a recording.
 type scrape struct {
 	At       int64  `json:"at"`
 	Instance string `json:"instance"`
 	Text     string `json:"text"`
 }
 
-// alert is a line of the output.
 type alert struct {
 	Alert    string            `json:"alert"`
 	Severity string            `json:"severity"`
@@ -66,7 +64,6 @@ type alert struct {
 	Last     int64             `json:"last"`
 }
 
-// tell evaluates rules on a recording.
 func tell(ctx context.Context, rules []byte, recording io.Reader, step time.Duration, out io.Writer) error {
 	list, err := alertrules.Read(rules)
 	if err != nil {
@@ -101,7 +98,7 @@ func tell(ctx context.Context, rules []byte, recording io.Reader, step time.Dura
 	return nil
 }
 
-// asks returns a function that tells whether rules ask for a family of metrics.
+// asks returns a function that reports whether rules need a family of metrics.
 func asks(list []alertrules.Rule) (func(string) bool, error) {
 	names := make(map[string]bool)
 	for _, r := range list {
@@ -119,7 +116,7 @@ func asks(list []alertrules.Rule) (func(string) bool, error) {
 	return func(name string) bool { return names[name] }, nil
 }
 
-// fill puts the scrapes of a recording into a store, and returns the time from the first to the last.
+// fill puts a recording into a store, and returns the time from the first scrape to the last.
 func fill(store scrapes.Store, recording io.Reader, keep func(string) bool) (r scrapes.Range, err error) {
 	unpacked, err := gzip.NewReader(recording)
 	if err != nil {

@@ -24,18 +24,14 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// product is a set of files that one command makes.
 type product struct {
 	name string
-	// dir is the working folder of the command.
-	dir string
-	// command is the command and its arguments. An argument that begins with "OUT/" is a file or a folder of the
-	// repository that it writes to.
+	dir  string
+	// An argument of command that begins with "OUT/" is a file or a folder of the repository that it writes to.
 	command string
 	// owns is a pattern of files: the command makes all of them, so others that match are stale.
 	owns string
-	// stamp is the file with the hash of the inputs, for a command that takes more than Go; inputs are the source files
-	// and folders.
+	// stamp is the file with the hash of inputs, for a command that needs more than Go.
 	stamp  string
 	inputs []string
 }
@@ -86,7 +82,7 @@ func main() {
 	}
 }
 
-// write makes the products in the repository; products whose stamp is right are made only if all is true.
+// Products with a right stamp are made only if all is true.
 func write(root string, list []product, all bool) error {
 	absolute, err := filepath.Abs(root)
 	if err != nil {
@@ -122,7 +118,6 @@ func write(root string, list []product, all bool) error {
 	return nil
 }
 
-// owned returns the files of the repository that the pattern owns matches.
 func (p *product) owned(root string) ([]string, error) {
 	if p.owns == "" {
 		return nil, nil
@@ -130,7 +125,7 @@ func (p *product) owned(root string) ([]string, error) {
 	return fs.Glob(os.DirFS(root), p.owns)
 }
 
-// makeAll runs the commands of the products, which write below target.
+// makeAll lets the commands write below target.
 func makeAll(root, target string, list []product) error {
 	var group errgroup.Group
 	group.SetLimit(4)
@@ -153,8 +148,8 @@ func makeAll(root, target string, list []product) error {
 	return group.Wait()
 }
 
-// compare returns an error that names the files of the repository that are not as the commands make them. Of products with
-// a stamp it compares the stamp alone, unless all is true.
+// compare returns an error with the names of files that differ. For products with a stamp it compares only the stamp,
+// unless all is true.
 func compare(root string, list []product, all bool) error {
 	target, err := os.MkdirTemp("", "gyro-generate-")
 	if err != nil {
@@ -195,7 +190,6 @@ func compare(root string, list []product, all bool) error {
 	return nil
 }
 
-// orphans returns the owned files that no command has made.
 func orphans(root, target string, list []product) (names []string, err error) {
 	for _, p := range list {
 		owned, err := p.owned(root)
@@ -211,7 +205,6 @@ func orphans(root, target string, list []product) (names []string, err error) {
 	return names, nil
 }
 
-// makeFolders makes the folders that the commands write to.
 func makeFolders(target string, list []product) error {
 	for _, p := range list {
 		for _, arg := range strings.Fields(p.command) {

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 )
 
-// checkStamp returns an error if the files of a product were not made of its present inputs.
+// checkStamp returns an error if a product's files were not made from its present inputs.
 func checkStamp(root string, p product) error {
 	want, err := stamp(root, p)
 	if err != nil {
@@ -46,7 +46,6 @@ func stamp(root string, p product) (string, error) {
 	return fmt.Sprintf("made of %s\nmade    %s\n", inputs, outputs), nil
 }
 
-// checksum returns the SHA-256 of the names and contents of files, and of all files in folders.
 func checksum(root string, paths []string) (string, error) {
 	sum := sha256.New()
 	tree := os.DirFS(root)

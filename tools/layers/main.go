@@ -45,8 +45,7 @@ func run(packages string) error {
 	return err
 }
 
-// check returns a line for every import that the table does not allow, every package without a layer, and every part of
-// the table that stands for no package.
+// check returns a line for every forbidden import, every package without a layer, and every pattern without a package.
 func check(table, root string) ([]string, error) {
 	layers, err := parse(table)
 	if err != nil {
@@ -80,7 +79,6 @@ func check(table, root string) ([]string, error) {
 	return wrong, nil
 }
 
-// layer is a line of the table.
 type layer struct {
 	name              string
 	patterns, allowed []string
@@ -128,7 +126,7 @@ func parse(table string) (layerTable, error) {
 	return layers, nil
 }
 
-// of returns the layer of a folder, and the most specific pattern that names it; nil if none does.
+// of returns the layer of a folder and its most specific pattern; nil if there is none.
 func (t layerTable) of(folder string) (found *layer, pattern string) {
 	for _, l := range t {
 		for _, p := range l.patterns {
@@ -145,8 +143,8 @@ func (t layerTable) of(folder string) (found *layer, pattern string) {
 	return found, pattern
 }
 
-// readImports returns, by the folder of each package, the folders of the repository that it imports, each with the
-// place of one import. It reads the files for all systems, and no tests.
+// readImports returns, by the folder of each package, the folders that it imports, each with the place of one import. It
+// reads the files for all systems, and no tests.
 func readImports(root string) (map[string]map[string]string, error) {
 	imports := make(map[string]map[string]string)
 	files := token.NewFileSet()

@@ -50,8 +50,7 @@ For those who read the code. Every package of the repository, by the layers of `
 comment. [Architecture](ARCHITECTURE.md) shows how they work together. Packages whose names end in ` + "`test`" + ` are for tests.
 `
 
-// packagesPage returns the page that lists all packages below root. A package without a comment, or without a group,
-// is an error.
+// packagesPage fails for a package without a comment or a group.
 func packagesPage(table, root string) (string, error) {
 	layers, err := parse(table)
 	if err != nil {
@@ -95,8 +94,7 @@ func shown(folder string) string {
 // longSentence is the length above which the table has a sentence up to its colon alone.
 const longSentence = 160
 
-// readSentences returns the first sentence of the comment of each package, by its folder. The name of the package and
-// the word before it are left out.
+// readSentences returns the first sentence of each package's comment, without "Package NAME", by folder.
 func readSentences(root string) (map[string]string, error) {
 	sentences := make(map[string]string)
 	files := token.NewFileSet()
@@ -129,7 +127,7 @@ func firstSentence(file *ast.File) string {
 	return strings.NewReplacer("<", "&lt;", ">", "&gt;").Replace(text)
 }
 
-// walk calls visit with the name of every Go file below root that is no test, and with its path from root.
+// walk visits every Go file below root that is no test.
 func walk(root string, visit func(file, relative string) error) error {
 	return filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
 		if err != nil {

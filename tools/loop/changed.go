@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// changedFiles returns the files that differ from the last commit, also files that git does not know; if there are
-// none, the files that the last commit changed. Without git, it returns an error.
+// changedFiles returns the files that differ from the last commit, also untracked ones; if there are none, the files of
+// the last commit. Without git, it returns an error.
 func changedFiles(ctx context.Context, r *runner) ([]string, error) {
 	git := func(args ...string) ([]string, error) {
 		printed, err := r.command(ctx, ".", nil, append([]string{"git", "-c", "core.quotepath=off"}, args...)...).Output()
@@ -32,8 +32,8 @@ func changedFiles(ctx context.Context, r *runner) ([]string, error) {
 	return git("diff", "--name-only", "HEAD^", "HEAD")
 }
 
-// affected returns the packages that files belong to, or whose tests read them, and the packages that import one of
-// these directly. A file above all packages of a module, such as go.mod, belongs to all of the module.
+// affected returns the packages that have the files, or whose tests read them, and their direct importers. A file above
+// all packages of a module, such as go.mod, belongs to all of them.
 func (t *tree) affected(files []string) []string {
 	touched := make(map[string]bool)
 	for _, file := range files {
@@ -53,7 +53,7 @@ func (t *tree) affected(files []string) []string {
 	})
 }
 
-// has reports whether a file belongs to the package: it is in the package's folder, or below it and in no other package.
+// has: the file is in the package's folder, or below it and in no other package.
 func (p *goPackage) has(file string, t *tree) bool {
 	base := path.Base(file)
 	if base == "go.mod" || base == "go.sum" {
@@ -75,7 +75,6 @@ func (p *goPackage) has(file string, t *tree) bool {
 	}
 }
 
-// hasCode reports whether one of the files is Go code of the package that is not a test.
 func (p *goPackage) hasCode(files []string) bool {
 	return slices.ContainsFunc(files, func(file string) bool {
 		return path.Dir(file) == path.Clean(p.folder()) && strings.HasSuffix(file, ".go") && !strings.HasSuffix(file, "_test.go")

@@ -23,7 +23,6 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/need"
 )
 
-// goTest runs go test for the packages that choose returns, with these flags.
 func goTest(choose func(*tree) []string, flags ...string) action {
 	return func(ctx context.Context, r *runner, out *output) error {
 		t, err := r.tree()
@@ -38,8 +37,8 @@ func goTest(choose func(*tree) []string, flags ...string) action {
 	}
 }
 
-// testReaders runs go test for packages whose tests read files outside of their module. Go does not see when these change, and
-// would take a result that it has kept: so the hash of the files is a part of the command, in a flag that skips no test.
+// testReaders runs go test for packages whose tests read files outside of their module. Go does not see changes of these
+// files and would reuse results, so a flag of the command has the hash of the files.
 func testReaders(flags ...string) action {
 	return func(ctx context.Context, r *runner, out *output) error {
 		t, err := r.tree()
@@ -65,7 +64,6 @@ func testReaders(flags ...string) action {
 	}
 }
 
-// hashFiles returns a hash of files, and of the files in folders except files that are made or installed there.
 func hashFiles(root string, names []string) (string, error) {
 	hash := sha256.New()
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
@@ -94,14 +92,14 @@ func hashFiles(root string, names []string) (string, error) {
 // made are names of folders whose files are made or installed by programs.
 var made = []string{".git", ".cache", ".bin", "node_modules", "dist"}
 
-// goTestIn runs go test for packages by their names, whether Go has kept a result or not.
+// goTestIn runs go test without kept results.
 func goTestIn(args ...string) action {
 	return func(ctx context.Context, r *runner, out *output) error {
 		return r.goTest(ctx, append([]string{"-count=1"}, args...))
 	}
 }
 
-// goTest runs go test and notes the results of tests. The output of a package that fails is printed when the package ends.
+// goTest prints the output of a failed package when the package ends.
 func (r *runner) goTest(ctx context.Context, args []string) error {
 	argv := []string{"go", "test", "-json", "-vet=off"} // there is a step for vet
 	if r.fresh {
@@ -129,13 +127,11 @@ func (r *runner) goTest(ctx context.Context, args []string) error {
 	return nil
 }
 
-// event is a line of go test -json.
 type event struct {
 	Action, Package, ImportPath, Test, Output, FailedBuild string
 	Elapsed                                                float64
 }
 
-// progress follows one go test.
 type progress struct {
 	r     *runner
 	begin time.Time
@@ -194,7 +190,6 @@ func (p *progress) take(e event) {
 	}
 }
 
-// end takes the end of a package.
 func (p *progress) end(e event, name string) {
 	p.ended++
 	text := ""
@@ -226,7 +221,6 @@ func relevant(text string) string {
 	return kept.String()
 }
 
-// results are the results of the tests of all steps.
 type results struct {
 	passed, failed, skipped int
 	packages, tests         map[string]float64 // seconds
@@ -255,7 +249,7 @@ func (s *results) add(e event) {
 	}
 }
 
-// skip notes that a test, or a step, was skipped because the program in the line is missing.
+// skip notes that a test, or a step, was skipped for lack of the program in the line.
 func (s *results) skip(line, who string) {
 	if s.wants == nil {
 		s.wants = make(map[string]map[string]bool)
@@ -266,7 +260,6 @@ func (s *results) skip(line, who string) {
 	s.wants[line][who] = true
 }
 
-// most is how many of the slowest are printed.
 const most = 10
 
 func (s *results) report(out io.Writer) {

@@ -15,8 +15,8 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/need"
 )
 
-// installMissing installs the packages of programs that are missing, where there is apt-get, and root or a sudo that asks
-// for no password. Elsewhere it does nothing. Another process that installs at the same time is waited for.
+// installMissing does nothing without apt-get, or without root or a sudo that asks for no password. It waits for another
+// process that installs at the same time.
 func installMissing(ctx context.Context, out io.Writer, programs []string) error {
 	packages := missing(programs)
 	if len(packages) == 0 {
@@ -51,7 +51,6 @@ func installMissing(ctx context.Context, out io.Writer, programs []string) error
 	return nil
 }
 
-// missing returns the packages of the programs that are not there.
 func missing(programs []string) (packages []string) {
 	for _, program := range programs {
 		if _, ok := need.Find(program); !ok {
@@ -62,7 +61,7 @@ func missing(programs []string) (packages []string) {
 	return slices.Compact(packages)
 }
 
-// rights returns the words in front of apt-get, such as sudo, and whether this user may install packages.
+// rights returns the words before apt-get, such as sudo, and whether this user may install packages.
 func rights(ctx context.Context) (prefix []string, ok bool) {
 	if _, err := exec.LookPath("apt-get"); err != nil {
 		return nil, false

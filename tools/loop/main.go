@@ -70,7 +70,6 @@ func run(ctx context.Context, name, part string, fresh bool) error {
 	return r.run(l)
 }
 
-// loop is a list of steps.
 type loop struct {
 	name  string
 	about string // for CONTRIBUTING.md
@@ -86,21 +85,19 @@ type loop struct {
 	thorough bool
 }
 
-// step is a check that a change must pass.
 type step struct {
 	name  string
 	about string // for CONTRIBUTING.md
-	// needs are programs without which the step is skipped. wants are programs without which some of its tests are.
+	// Without a program in needs the step is skipped, without one in wants some of its tests are.
 	needs, wants []string
 	do           []action
-	// prepares says that other steps rely on the step: it runs with any part of its loop, and is no part by itself.
+	// prepares: other steps need this step. It runs with any part of its loop, and is no part by itself.
 	prepares bool
 }
 
 // action is a part of a step. It writes its output to out, which is shown if the step fails.
 type action func(ctx context.Context, r *runner, out *output) error
 
-// names returns the names of the steps that can run alone.
 func (l *loop) names() (names []string) {
 	for _, s := range slices.Concat(l.stages...) {
 		if !s.prepares {

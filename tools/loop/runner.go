@@ -18,7 +18,7 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/need"
 )
 
-// limit bounds a step. Nothing that works takes as long.
+// limit bounds a step.
 const limit = 30 * time.Minute
 
 // runner runs the steps of a loop in the root of the repository.
@@ -58,7 +58,6 @@ func newRunner(ctx context.Context, out io.Writer, gyro string, fresh bool) (*ru
 	return r, nil
 }
 
-// found returns the programs that tests need and that are installed.
 func found() []string {
 	return slices.DeleteFunc(need.Programs(), func(program string) bool {
 		_, there := need.Find(program)
@@ -66,7 +65,6 @@ func found() []string {
 	})
 }
 
-// goflags adds -trimpath unless it is there.
 func goflags(flags string) string {
 	const trimpath = "-trimpath"
 	if slices.Contains(strings.Fields(flags), trimpath) {
@@ -167,7 +165,7 @@ func (r *runner) printf(format string, args ...any) {
 
 func since(t time.Time) string { return fmt.Sprintf("%.1f s", time.Since(t).Seconds()) }
 
-// output is the output of the actions of a step. Several actions may write at once.
+// output is the output of a step. Several actions may write at once.
 type output struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -185,7 +183,7 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
-// command makes a command that runs in dir, a folder of the repository, and whose processes end with ctx.
+// command makes a command whose processes end with ctx. dir is below the root.
 func (r *runner) command(ctx context.Context, dir string, env []string, argv ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir = filepath.Join(r.root, dir)
@@ -209,10 +207,8 @@ func with(variable string, do action) action {
 	}
 }
 
-// sh is a command line of the shell.
 func sh(line string) action { return shIn(".", line) }
 
-// shIn is sh in a folder of the repository.
 func shIn(dir, line string) action {
 	return func(ctx context.Context, r *runner, out *output) error {
 		cmd := r.command(ctx, dir, nil, "bash", "-c", "set -euo pipefail; . "+filepath.Join(r.root, "scripts/lib.sh")+"; "+line)

@@ -77,7 +77,6 @@ func changed(ctx context.Context, r *runner) ([]string, error) {
 	return t.affected(files), nil
 }
 
-// vet looks at the packages that choose returns.
 func vet(choose selection) action {
 	return func(ctx context.Context, r *runner, out *output) error {
 		packages, err := choose(ctx, r)
@@ -90,7 +89,6 @@ func vet(choose selection) action {
 	}
 }
 
-// all returns the patterns of all packages.
 func all(_ context.Context, r *runner) ([]string, error) {
 	t, err := r.tree()
 	if err != nil {
@@ -99,8 +97,7 @@ func all(_ context.Context, r *runner) ([]string, error) {
 	return t.patterns(), nil
 }
 
-// lint runs golangci-lint, with the rules of .golangci.yml, in one run for the packages of all modules, which share
-// most of their dependencies.
+// One run of golangci-lint serves the packages of all modules, because they share most of their dependencies.
 func lint(choose selection) action {
 	return func(ctx context.Context, r *runner, out *output) error {
 		packages, err := choose(ctx, r)
@@ -112,9 +109,8 @@ func lint(choose selection) action {
 				packages[i] = "./" + strings.TrimPrefix(strings.TrimPrefix(name, module), "/")
 			}
 		}
-		// golangci-lint keeps the paths of its findings, so each path of a clone has a cache of its own: with the cache of a
-		// clone that is gone, findings that nolint leaves out would come back. The caches are outside of the clones, so that a
-		// clean clone in the place of another is linted in seconds.
+		// golangci-lint keeps the paths of its findings, so each clone needs a cache of its own. The caches are outside
+		// of the clones, so that a new clone at the same path is linted in seconds.
 		program, cache, err := r.linter()
 		if err != nil {
 			return err
@@ -125,8 +121,8 @@ func lint(choose selection) action {
 	}
 }
 
-// cross builds the library for systems that it has files for, and for 32 bits. The server has no such files, and its
-// dependencies take minutes to compile: make cross-server builds it, before a release.
+// cross builds the library for other systems, and for 32 bits. The server has no files for single systems, and compiling
+// its dependencies takes minutes: make cross-server builds it before a release.
 func cross(ctx context.Context, r *runner, out *output) error {
 	t, err := r.tree()
 	if err != nil {
@@ -160,7 +156,6 @@ func (r *runner) linter() (program, cache string, err error) {
 	return filepath.Join(dir, "golangci-lint-"+golangci, "golangci-lint"), filepath.Join(dir, fmt.Sprintf("lint-%x", sha256.Sum256([]byte(r.root)))), nil
 }
 
-// installLinter builds golangci-lint unless it is there.
 func installLinter(ctx context.Context, r *runner, out *output) error {
 	program, _, err := r.linter()
 	if err != nil {
@@ -177,8 +172,8 @@ func installLinter(ctx context.Context, r *runner, out *output) error {
 	return nil
 }
 
-// testChanged runs the tests of the packages that a change affects, without the race detector, and if a page changed
-// the tests of the documentation that need no server.
+// testChanged runs the tests of changed packages without the race detector, and after a change of a page the
+// documentation's tests that need no server.
 func testChanged(ctx context.Context, r *runner, _ *output) error {
 	t, err := r.tree()
 	if err != nil {

@@ -18,7 +18,6 @@ import (
 // module is the import path of the repository's root. The path of every package is this and its folder.
 const module = "github.com/gyrohq/gyro"
 
-// tree is the Go code of the repository.
 type tree struct {
 	root     string
 	modules  []string // their folders, as in go.work
@@ -30,9 +29,9 @@ type goPackage struct {
 	ImportPath, Dir                       string
 	Imports, TestImports, XTestImports    []string
 	TestGoFiles, XTestGoFiles, EmbedFiles []string
-	// Reads are the files and folders outside of the package's folder that string literals of its tests name, from the root.
+	// Reads are the files and folders outside of the package's folder in string literals of its tests, from the root.
 	Reads []string
-	// Short is true if tests ask for testing.Short; Distorted if there are tests that the race detector distorts.
+	// Short: tests ask for testing.Short. Distorted: the race detector distorts some tests.
 	Short, Distorted bool
 }
 
@@ -70,7 +69,6 @@ func readTree(ctx context.Context, r *runner) (*tree, error) {
 	}
 }
 
-// patterns are the patterns of the packages of all modules.
 func (t *tree) patterns() (patterns []string) {
 	for _, m := range t.modules {
 		patterns = append(patterns, "./"+path.Join(m, "..."))
@@ -105,7 +103,6 @@ func (p *goPackage) readTests(root string) error {
 	return nil
 }
 
-// tested reports whether the package has tests.
 func (p *goPackage) tested() bool { return len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 }
 
 // uses reports whether a test of the package imports one of these packages of the repository.
@@ -115,7 +112,6 @@ func (p *goPackage) uses(folders ...string) bool {
 	})
 }
 
-// folder is the folder of the package, from the root of the repository.
 func (p *goPackage) folder() string {
 	return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
 }
@@ -139,12 +135,11 @@ func (p *goPackage) service() bool {
 	return p.uses("broker/redis/redistest", "broker/postgres/postgrestest")
 }
 
-// unit are packages whose tests need nothing, and read nothing outside of their module.
 func unit(t *tree) []string {
 	return t.choose(func(p *goPackage) bool { return p.tested() && !p.endToEnd() && !p.service() && len(p.foreign(t)) == 0 })
 }
 
-// readers are packages whose tests need nothing and read files outside of their module.
+// readers are the packages whose tests need no service and read files outside of their module.
 func readers(t *tree) []string {
 	return t.choose(func(p *goPackage) bool { return p.tested() && !p.endToEnd() && !p.service() && len(p.foreign(t)) > 0 })
 }

@@ -69,7 +69,6 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	return makeRelease(ctx, args, stdout)
 }
 
-// withTag runs the commands that take the tag of a release.
 func withTag(ctx context.Context, args []string, stdout io.Writer) error {
 	want := 2
 	if args[0] == "publish" {
@@ -127,7 +126,7 @@ func makeRelease(ctx context.Context, args []string, stdout io.Writer) error {
 	return r.make(ctx)
 }
 
-// makeImage makes an image for the development of files that use it, such as the compose file.
+// makeImage makes an image of the working tree, for trials of files such as the compose file.
 func makeImage(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("image", flag.ContinueOnError)
 	tree := flags.String("tree", ".", "root of the repository")
@@ -201,7 +200,6 @@ func lastTag(ctx context.Context, tree, revision string) string {
 	return tag
 }
 
-// git returns the output of a command of git, without the line's end.
 func git(ctx context.Context, tree string, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, "git", append([]string{"-C", tree}, args...)...).Output()
 	if err != nil {

@@ -32,19 +32,16 @@ import (
 // downloads is where the files of a release are published.
 const downloads = "https://github.com/gyrohq/gyro/releases/download/v"
 
-// release makes the files of a release.
 type release struct {
 	tree, out string
 	// version without the leading v; commit and time of the source.
 	version, commit string
 	time            time.Time
 	targets         []build.Target
-	// image is the name of the image.
-	image    string
-	progress io.Writer
+	image           string
+	progress        io.Writer
 	// programs are the binaries, by their target.
 	programs map[build.Target][]byte
-	// archives are for the formula.
 	archives []brew.Archive
 }
 
@@ -77,7 +74,6 @@ func (r *release) make(ctx context.Context) error {
 	return nil
 }
 
-// write makes one file of the release.
 func (r *release) write(name string, content func(io.Writer) error) error {
 	f, err := os.Create(filepath.Join(r.out, name))
 	if err != nil {
@@ -115,7 +111,6 @@ func (r *release) binaries(ctx context.Context, work string) error {
 	return nil
 }
 
-// binary builds the binary for a target, and keeps it.
 func (r *release) binary(ctx context.Context, work string, t build.Target) ([]byte, error) {
 	file := filepath.Join(work, t.OS+"_"+t.Arch, t.Program())
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -129,7 +124,7 @@ func (r *release) binary(ctx context.Context, work string, t build.Target) ([]by
 	return program, err
 }
 
-// archive makes the archive with a binary: for users who install it by hand, and for Homebrew.
+// archive is for users who install by hand, and for Homebrew.
 func (r *release) archive(t build.Target, program []byte) error {
 	files := []pack.File{{Name: t.Program(), Mode: 0o755, Data: program}}
 	texts := []string{"LICENSE", "README.md"}
@@ -155,8 +150,7 @@ func (r *release) archive(t build.Target, program []byte) error {
 	return err
 }
 
-// printed runs the binary for this machine and writes its output for packages: the scripts for the
-// completion of commands in shells, and the manual page.
+// printed runs the binary for this machine to get the completion scripts and the manual page for packages.
 func (r *release) printed(ctx context.Context, work string) error {
 	t := build.Target{OS: runtime.GOOS, Arch: runtime.GOARCH}
 	program := filepath.Join(work, t.OS+"_"+t.Arch, t.Program())
@@ -191,7 +185,6 @@ func zipped(text []byte) []byte {
 	return b.Bytes()
 }
 
-// packages makes the deb and rpm packages.
 func (r *release) packages(ctx context.Context, work string) error {
 	for _, t := range r.targets {
 		if t.OS != "linux" {
@@ -212,7 +205,6 @@ func (r *release) packages(ctx context.Context, work string) error {
 	return nil
 }
 
-// oci makes the image for all architectures of Linux.
 func (r *release) oci(name, tag string) error {
 	var programs []image.Program
 	for _, t := range r.targets {
@@ -306,7 +298,6 @@ func (r *release) checksums(context.Context) error {
 	})
 }
 
-// sum is the checksum of a file of the release.
 func (r *release) sum(name string) (string, error) {
 	f, err := os.Open(filepath.Join(r.out, name))
 	if err != nil {

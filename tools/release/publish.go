@@ -22,8 +22,7 @@ import (
 // changelog is the file with the changes of each version that matter to users.
 const changelog = "CHANGELOG.md"
 
-// changes returns the text of the changelog of a tree about a version; for a version that it does not know yet, the
-// text about the next one.
+// changes returns the section of the changelog about a version, or about the next one if there is none.
 func changes(tree, v string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(tree, changelog))
 	if err != nil {
@@ -42,8 +41,7 @@ func tags(tree, v string) ([]string, error) {
 	return append(slices.DeleteFunc(list, func(tag string) bool { return tag == own }), own), err
 }
 
-// verify fails unless the commit can be released: all places have its version, the changelog has a section about it,
-// and the tags of all modules are there.
+// verify fails unless all places have the version, the changelog has a section about it, and all modules have the tag.
 func verify(ctx context.Context, tree, v string, stdout io.Writer) error {
 	errs := []error{version.Check(tree, v)}
 	text, err := os.ReadFile(filepath.Join(tree, changelog))
@@ -67,8 +65,7 @@ func verify(ctx context.Context, tree, v string, stdout io.Writer) error {
 	return nil
 }
 
-// publication uploads a release to the places where users get it. A file that is there already is not an error, so that
-// each part can be done again.
+// publication uploads a release. A file that exists is no error, so that each part can be repeated.
 type publication struct {
 	tree, dist, version string
 	// repository is the image without its tag.
@@ -97,7 +94,7 @@ func (p *publication) image(ctx context.Context) error {
 	return err
 }
 
-// files makes the release at GitHub, with the notes and all files. The variable GH_TOKEN has the credentials.
+// The variable GH_TOKEN has the credentials for GitHub.
 func (p *publication) files(ctx context.Context) error {
 	files, err := filepath.Glob(filepath.Join(p.dist, "*"))
 	if err != nil {
@@ -117,8 +114,7 @@ func (p *publication) files(ctx context.Context) error {
 	return p.command(ctx, p.stdout, ".", "gh", append(args, files...)...)
 }
 
-// npm builds and publishes the client for JavaScript. The variable NODE_AUTH_TOKEN has the credentials. With
-// GITHUB_ACTIONS=true npm states which workflow has made the package.
+// npm needs NODE_AUTH_TOKEN. With GITHUB_ACTIONS=true npm states the workflow that made the package.
 func (p *publication) npm(ctx context.Context) error {
 	folder := filepath.Join(p.tree, "clients", "js")
 	text, err := os.ReadFile(filepath.Join(folder, "package.json"))

@@ -42,8 +42,8 @@ func Parse(text string) (map[string]*dto.MetricFamily, error) {
 	return p.TextToMetricFamilies(strings.NewReader(text))
 }
 
-// Scrape adds a scrape as Prometheus does, with the labels of the target and with the metric up, which is 0 if there is no text. Series
-// of the target that are not there any more end. keep tells by the name of a family whether it is of interest; nil keeps all.
+// Scrape adds a scrape as Prometheus does, with the labels of the target and the metric up, which is 0 without text.
+// Series of the target that are missing end. keep selects families by name; nil keeps all.
 func (s Store) Scrape(of Target, text string, at time.Duration, keep func(name string) bool) error {
 	add := func(metric model.Metric, value float64) {
 		b := labels.NewBuilder(labels.EmptyLabels())
@@ -77,7 +77,6 @@ func (s Store) Scrape(of Target, text string, at time.Duration, keep func(name s
 	return nil
 }
 
-// end ends the series of a target that have no value at a time.
 func (s Store) end(of Target, at time.Duration) {
 	for _, series := range s {
 		last := series.Floats[len(series.Floats)-1]

@@ -48,7 +48,6 @@ func (t Target) Program() string {
 
 // Builder builds from one tree.
 type Builder struct {
-	// Tree is the root of the repository.
 	Tree string
 	// Version without the leading v, which gyro version prints.
 	Version string
@@ -84,8 +83,7 @@ func (b Builder) Build(ctx context.Context, t Target, file string) error {
 	return nil
 }
 
-// workspace writes the go.work of the tree without the modules of tests, whose dependencies would raise the versions of the
-// server's.
+// workspace leaves out the modules of tests, because their dependencies would raise the versions of the server's.
 func (b Builder) workspace(file string) error {
 	tree, err := filepath.Abs(b.Tree)
 	if err != nil {

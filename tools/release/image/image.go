@@ -40,7 +40,6 @@ type Program struct {
 	Data []byte
 }
 
-// system are the files that the binary needs beside itself.
 func system() []pack.File {
 	folder := func(name string, mode fs.FileMode) pack.File { return pack.File{Name: name, Mode: mode | fs.ModeDir} }
 	file := func(name string, data []byte) pack.File { return pack.File{Name: name, Mode: 0o644, Data: data} }
@@ -56,7 +55,8 @@ func system() []pack.File {
 	}
 }
 
-// authorities are the certificates that Mozilla trusts without a condition: a file of certificates cannot state one.
+// authorities leaves out certificates that Mozilla trusts with a condition, because a file of certificates cannot state
+// one.
 func authorities() []byte {
 	var text bytes.Buffer
 	for root := range bundle.Roots() {
@@ -166,7 +166,6 @@ func Write(w io.Writer, r Release) error {
 	return pack.Tar(w, append(files, pack.File{Name: "manifest.json", Mode: 0o644, Data: manifest}), r.Time)
 }
 
-// readTree reads the files and folders below a folder.
 func readTree(folder string) (files []pack.File, err error) {
 	err = filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || path == folder {

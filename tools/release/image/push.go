@@ -42,7 +42,6 @@ func Push(ctx context.Context, file, reference string) (string, error) {
 	return ref.Context().Digest(digest.String()).String(), err
 }
 
-// open returns the image of a layout.
 func open(folder string) (v1.ImageIndex, error) {
 	outer, err := layout.ImageIndexFromPath(folder)
 	if err != nil {

@@ -21,15 +21,12 @@ const SigningKey = "GYRO_SIGNING_KEY"
 
 // Package has the parts of a package.
 type Package struct {
-	// Tree is the root of the repository.
 	Tree string
 	// Version of the release without the leading v, Time of its source.
 	Version string
 	Time    time.Time
-	// Arch in the names of Go.
-	Arch string
-	// Files is the folder with the files that were built for the release: the program gyro, completion.bash, .zsh and
-	// .fish, and the manual page gyro.1.gz.
+	Arch    string
+	// Files is the folder with gyro, completion.bash, .zsh and .fish, and gyro.1.gz.
 	Files string
 }
 

@@ -95,7 +95,6 @@ func Read(ctx context.Context, tree, from, to string) ([]Commit, error) {
 	return parse(string(out))
 }
 
-// parse reads records of hash, title, message and files.
 func parse(log string) (commits []Commit, err error) {
 	for record := range strings.SplitSeq(log, "\x1e") {
 		if strings.TrimSpace(record) == "" {
@@ -116,9 +115,8 @@ func parse(log string) (commits []Commit, err error) {
 	return commits, nil
 }
 
-// Section returns the text of a changelog about a version, without its heading: the lines below "## [1.2.3]", whatever
-// follows on that line, up to the next heading of a version or the list of links. It is empty if the changelog has none
-// for the version.
+// Section returns the text of a changelog about a version: the lines below "## [1.2.3]…" up to the next heading of a
+// version or the list of links. It is empty without such a heading.
 func Section(changelog, version string) string {
 	var text strings.Builder
 	inside := false

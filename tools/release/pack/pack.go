@@ -16,9 +16,8 @@ type File struct {
 	// Name is its path, with slashes.
 	Name string
 	// Mode has the permissions, fs.ModeDir for a folder, and fs.ModeSticky.
-	Mode fs.FileMode
-	Data []byte
-	// Owner is its user and its group.
+	Mode  fs.FileMode
+	Data  []byte
 	Owner int
 }
 

@@ -17,8 +17,7 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// kind is a form of the version in files. The pattern's only group is the version, with before in front of it and after
-// at its end.
+// kind is a form of the version in files: before, the version, after. The pattern's only group is the version.
 type kind struct {
 	pattern       *regexp.Regexp
 	before, after string
@@ -40,7 +39,6 @@ type file struct {
 	kinds []kind
 }
 
-// files returns all files that have the version.
 func files(tree string) ([]file, error) {
 	list := []file{
 		{"go.work", []kind{require}},
@@ -114,7 +112,7 @@ func Check(tree, version string) error {
 	return errors.Join(errs...)
 }
 
-// mayLack reports whether a file need not have a version: a module may require none of the others.
+// A module may require none of the others.
 func mayLack(f file) bool { return strings.HasSuffix(f.path, "go.mod") }
 
 // Set writes the version, which has no v, to all places.
@@ -143,7 +141,6 @@ func Set(tree, version string) error {
 	return nil
 }
 
-// set returns the text with the version in place of the versions in it.
 func (k kind) set(text []byte, version string) []byte {
 	var out []byte
 	last := 0
