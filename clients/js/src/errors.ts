@@ -1,4 +1,4 @@
-/** A failure of the server or of the SDK. Codes below 100 are those of the SDK; docs/sdk-spec.md lists them. */
+/** A failure of the server or of the SDK. Codes below 100 belong to the SDK; docs/sdk-spec.md lists them. */
 export class GyroError extends Error {
   /** The code. */
   readonly code: number;

@@ -112,7 +112,7 @@ class FileStore implements OutboxStore {
     if (this.#dead > 1000 && this.#dead > this.#lines.size) await this.#compact().catch(() => {});
   }
 
-  /** Writes a file of what is kept alone, in place of the one that is there. */
+  /** Replaces the file by one with only the kept entries. */
   async #compact(): Promise<void> {
     const fresh = `${this.#path}.new`;
     await rm(fresh, { force: true });
@@ -148,7 +148,7 @@ class FileLock {
   }
 
   static async get(path: string): Promise<FileLock> {
-    // Under a name of its own at first, so that nobody ever sees half of it.
+    // First under another name, so that no reader sees half of it.
     const own = `${path}.${crypto.randomUUID()}`;
     for (;;) {
       await writeFile(own, self(), { mode: 0o600 });

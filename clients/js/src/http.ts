@@ -9,7 +9,7 @@ export interface HTTPOptions {
   emulation?: string;
   /** Whether cookies go along; same-origin if not given. */
   credentials?: "omit" | "same-origin" | "include";
-  /** Headers of requests; not those of sse, which cannot have any. */
+  /** Headers of requests, except of sse, which cannot have any. */
   headers?: Record<string, string>;
   fetch?: typeof fetch;
 }

@@ -29,7 +29,7 @@ class IndexedDBStore implements OutboxStore {
   readonly #life = new AbortController();
   /** Whose entries this store has taken over, and under which keys they are kept. */
   readonly #taken = new Map<number, [owner: string, id: number]>();
-  #next = -(2 ** 52); // ids of what is taken over: the outbox makes none below 0
+  #next = -(2 ** 52); // ids of entries that are taken over: the outbox makes none below 0
   #db!: IDBDatabase;
   #take!: (entries: OutboxEntry[]) => void;
   #tabs: BroadcastChannel | undefined;
@@ -81,7 +81,7 @@ class IndexedDBStore implements OutboxStore {
   }
 
   async #write(change: (store: IDBObjectStore) => void): Promise<void> {
-    // Strict: what is taken as accepted has to outlive the machine.
+    // Strict: accepted entries have to survive a crash of the machine.
     const transaction = this.#db.transaction(rows, "readwrite", { durability: "strict" });
     const done = settled(transaction);
     change(transaction.objectStore(rows));
@@ -103,7 +103,7 @@ class IndexedDBStore implements OutboxStore {
     return `${this.#name} ${owner}`;
   }
 
-  /** Gets the lock of a tab, and holds it until the store is closed. With now, false if somebody has it. */
+  /** Gets the lock of a tab, and holds it until the store is closed. With now, false if it is taken. */
   #hold(owner: string, now: boolean): Promise<boolean> {
     const { signal } = this.#life;
     return new Promise((resolve, reject) => {
@@ -115,7 +115,7 @@ class IndexedDBStore implements OutboxStore {
     });
   }
 
-  /** Takes over what a tab leaves when it ends. */
+  /** Takes over the entries of a tab when it ends. */
   async #wait(owner: string): Promise<void> {
     try {
       await this.#hold(owner, false);

@@ -8,11 +8,11 @@ import { type CallOptions, Subscription, type SubscriptionEvents, subscriptionEv
 
 /** Options of a map. */
 export interface MapOptions<T = unknown> extends Omit<SubscriptionOptions<T>, "since" | "getState" | "positioned" | "recoverable"> {
-  /** What the map has: data, the default; or who is there, by client or by user. */
+  /** The content of the map: data (the default), or presence by client or by user. */
   type?: "map" | "map_clients" | "map_users";
   /** How many entries a page of the state has at most. Default: the server's. */
   limit?: number;
-  /** What happens when the server cannot go on from the position: the map is read anew, the default, or the subscription ends. */
+  /** If the server cannot continue from the position: the map is read again (the default), or the subscription ends. */
   unrecoverable?: "reload" | "unsubscribe";
 }
 
@@ -39,8 +39,8 @@ export class MapSubscription<T = unknown> extends Subscription<T, MapEvents<T>> 
   readonly #own: MapOptions<T>;
   readonly #entries = new Map<string, Publication<T>>();
   readonly #bases = new Map<string, unknown>();
-  #whole = false; // whether entries are those of the position
-  #read: PublicationMessage[] = []; // what was read on the way to live, in its order
+  #whole = false; // whether entries match the position
+  #read: PublicationMessage[] = []; // the changes before the subscription is live, in their order
   #anew = false; // whether it begins with the state
   #debounce = 0;
   readonly #writes = new Map<string, Write | undefined>(); // by keys that were written in the last debounce

@@ -31,9 +31,9 @@ export interface ClientOptions {
   maxDeltaSize?: number;
   /** How messages are encoded: JSON, or what protobuf() of @gyrohq/client/protobuf returns. */
   codec?: Codec;
-  /** The constructor of WebSockets, where the platform has none: that of the package ws. */
+  /** The constructor of WebSockets, if the platform has none: WebSocket of the package ws. */
   WebSocket?: WebSocketConstructor;
-  /** What tells of networks and sleep; that of browsers by default. */
+  /** Reports changes of networks and sleep; the browser's events by default. */
   platform?: Platform;
   /** Closes the client when it aborts. */
   signal?: AbortSignal;

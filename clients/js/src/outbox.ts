@@ -28,7 +28,7 @@ export interface OutboxStore {
   load(take: (entries: OutboxEntry[]) => void): Promise<OutboxEntry[]>;
   put(entry: OutboxEntry): Promise<void>;
   delete(id: number): Promise<void>;
-  /** Leaves what it has to the next outbox. */
+  /** Leaves the entries to the next outbox. */
   close?(): void | Promise<void>;
 }
 
@@ -41,7 +41,7 @@ export interface OutboxOptions {
   /** How many entries, and how many characters of JSON, may wait: 1,000 and 1,000,000. */
   most?: number;
   mostSize?: number;
-  /** Puts the key into the data that is sent, so that the backend knows what it has had. Without it the key is not sent. */
+  /** Puts the key into the data that is sent, so that the backend recognises a repetition. Without it the key is not sent. */
   withKey?: (entry: OutboxEntry) => unknown;
 }
 
@@ -166,7 +166,7 @@ export class Outbox extends Emitter<OutboxEvents> {
     let resolve!: (value: unknown) => void;
     let reject!: (error: unknown) => void;
     const outcome = new Promise((yes, no) => ((resolve = yes), (reject = no)));
-    outcome.catch(() => {}); // nobody has to wait for it
+    outcome.catch(() => {}); // avoids an unhandled rejection
     const accepted = this.#loaded.then(async () => {
       const { most = 1000, mostSize = 1_000_000, store } = this.#options;
       if (this.#closed) throw new GyroError(4, "client closed", false);
@@ -175,7 +175,7 @@ export class Outbox extends Emitter<OutboxEvents> {
       if (this.#count >= most || this.#size + size > mostSize) {
         throw new GyroError(17, `outbox full: ${this.#count} entries of at most ${most}, ${this.#size + size} characters of at most ${mostSize}`);
       }
-      // Taken before it is written, so that the order is that of the calls; sent when it is written.
+      // Taken before it is written, to keep the order of the calls; sent when it is written.
       const waiting = { entry, size, resolve, reject };
       const lane = this.#take(waiting, true);
       try {
@@ -217,7 +217,7 @@ export class Outbox extends Emitter<OutboxEvents> {
     for (const [name, one] of this.#lanes) if (one === lane && !lane.busy) this.#lanes.delete(name);
   }
 
-  /** Gives up what is too old, also while nothing can be sent. */
+  /** Gives up expired entries, also while the client is not connected. */
   #watch(): void {
     clearTimeout(this.#expiry);
     const now = Date.now();

@@ -1,7 +1,7 @@
 /** What a platform notices: the network is there, or gone; or the machine, or the page, was asleep or the network changed. */
 export type PlatformEvent = "online" | "offline" | "wake";
 
-/** Tells of what the platform notices, until the function that it returns is called. */
+/** Reports events of the platform, until the returned function is called. */
 export type Platform = (notice: (event: PlatformEvent) => void) => () => void;
 
 const listeners = new Set<(event: PlatformEvent) => void>();

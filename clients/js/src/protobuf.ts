@@ -24,7 +24,7 @@ const setters: Record<string, (message: any, value: unknown) => void> = {
   client: (message, value) => (message.client = value),
 };
 
-// What the schema says, in order and by what is before a field: its number and wire type.
+// The fields of the schema, in their order and by their tag: number and wire type.
 const messages: Field[][] = schema.split("\n").map(line =>
   line
     .split(" ")
@@ -46,7 +46,7 @@ const tagged = messages.map(fields => {
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-// Writing. One buffer for all messages; what is written is copied out.
+// Writing. One buffer for all messages; messages are copied out.
 
 let out = new Uint8Array(1024);
 let at = 0;
@@ -192,7 +192,7 @@ interface Payloads {
   texts: string[] | undefined;
 }
 
-/** A payload whose bytes are JSON, at its place among those of its frame. It costs a fraction of a Uint8Array. */
+/** A payload whose bytes are JSON, as a part of its frame. It costs a fraction of a Uint8Array. */
 class Payload {
   constructor(
     readonly of: Payloads,

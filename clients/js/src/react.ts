@@ -35,7 +35,7 @@ export function useClient(): Client {
   return client;
 }
 
-/** A value of a client or a subscription, read anew at each of the events; on a server, the value or. */
+/** A value of a client or a subscription, read again at each of the events; on a server, the value or. */
 function useRead<T, Name extends string>(
   of: { on(name: Name, listener: () => void): () => void } | undefined,
   names: readonly Name[],
@@ -140,7 +140,7 @@ function useSubscriptionState(one: Subscription<any, any> | undefined): Subscrip
 export interface ReceiveOptions<T> {
   /** Called with each publication. */
   onPublication?: (publication: Publication<T>) => void;
-  /** Called when publications were lost: load the state anew. */
+  /** Called when publications were lost: load the state again. */
   onGap?: (gap: Gap) => void;
   /** How many publications are kept for rendering: 100. */
   keep?: number;

@@ -1,13 +1,13 @@
-// The position of a subscription, whoever decided it.
+// The position of a subscription of either side.
 import type { Position, PublicationMessage, SubscribeRequest, SubscribeResult } from "./protocol.js";
 
 /** How the subscription stands, as events tell it. */
 export interface Subscribed {
-  /** Whether the server tried to hand over what was missed. */
+  /** Whether the server tried to deliver missed publications. */
   wasRecovering: boolean;
   /** Whether nothing was missed, or all of it comes now. */
   recovered: boolean;
-  /** Whether what is missed from now on can be recovered. */
+  /** Whether the client can recover publications that it misses from now on. */
   recoverable: boolean;
   positioned: boolean;
   /** The position, if positioned. */

@@ -116,7 +116,7 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
   #state: SubscriptionState = "unsubscribed";
   /** @internal */ _stream: Stream;
   /** @internal */ _attempts = 0;
-  /** @internal The life of an attempt, or of what it led to: aborted when that ends. */
+  /** @internal The life of an attempt and its subscription: aborted at the end. */
   _life: AbortController | undefined;
   #since = 0; // when it was subscribed
   #asked = false; // whether the server has a subscribe of this connection
@@ -125,7 +125,7 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
   #token: string;
   #filter: Filter | undefined;
   #delta: boolean;
-  #patched = false; // whether payloads are those of delta now
+  #patched = false; // whether payloads are deltas now
   #base: unknown; // the payload before, as the codec has it, or its bytes
   /** @internal */ _next: unknown;
   #refused = false; // whether the last subscribe was answered by 112
@@ -391,7 +391,7 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
     };
   }
 
-  /** @internal Sends what the attempt begins with. */
+  /** @internal Sends the first command of the attempt. */
   _open(data: unknown, signal: AbortSignal): void {
     this._ask({ ...this._base(data), ...this._stream.request() }, signal, result => this._subscribed(result));
   }
@@ -427,7 +427,7 @@ export class Subscription<T = unknown, Events extends SubscriptionEvents<T> = Su
     else this._end(error.code, error.message, true);
   }
 
-  /** @internal Begins anew without what the server refused; the second time with the backoff. */
+  /** @internal Starts over without the refused position; the second time with the backoff. */
   _restart(error: GyroError): void {
     const twice = this.#refused;
     this.#refused = true;

@@ -8,7 +8,7 @@ import { backoff, later } from "./time.js";
 export interface CallbackContext {
   /** The channel; undefined for the connection. */
   channel?: string;
-  /** Aborts when what the callback returns is of no use any more. */
+  /** Aborts when the callback's result is of no use any more. */
   signal: AbortSignal;
 }
 
@@ -62,7 +62,7 @@ export interface Holder {
   end(code: number, reason: string): void;
 }
 
-/** Keeps the token of a holder fresh, beginning with what the server said of it. */
+/** Keeps the token of a holder fresh, from the server's expiration on. */
 export function keepFresh(holder: Holder, expiry: Expiry): void {
   const { getToken, signal } = holder;
   if (!expiry.expires || !getToken) return;

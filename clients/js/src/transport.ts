@@ -23,7 +23,7 @@ export interface Transport {
   readonly name: string;
   /** Whether commands may follow connect before its reply. */
   readonly early: boolean;
-  /** Whether this platform has what the transport needs; always if absent. */
+  /** Whether this platform supports the transport; always if absent. */
   supported?(): boolean;
   open(codec: Codec, listener: Listener): Link;
   /** The application wants an attempt now. For transports that wait themselves. */
@@ -34,7 +34,7 @@ export interface Transport {
   failed?(): boolean;
 }
 
-/** A constructor of WebSockets: that of browsers, or that of the package ws. */
+/** A constructor of WebSockets: the browser's, or WebSocket of the package ws. */
 export interface WebSocketConstructor {
   new (
     url: string,
@@ -53,7 +53,7 @@ export interface WebSocketConstructor {
 
 /** Options of WebSocket transports. */
 export interface WebSocketOptions {
-  /** The constructor to use. Default: that of the platform, which Node.js has from version 22 on. */
+  /** The constructor to use. Default: the platform's; Node.js has one from version 22 on. */
   WebSocket?: WebSocketConstructor;
 }
 

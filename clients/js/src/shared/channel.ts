@@ -29,12 +29,12 @@ export class Channel {
   #state: "idle" | "asked" | "live" = "idle";
   #life = new AbortController();
   #result: SubscribeResult = {};
-  #until = 0; // when the server ends it, if nobody refreshes it
+  #until = 0; // when the server ends it, unless a tab refreshes it
   #base: unknown;
 
   /**
    * @param own whether it is for one tab alone, and takes all that the tab sends of it
-   * @param log what it had before, if it goes on
+   * @param log the publications so far, if the channel goes on
    * @param whole channels whose patches did not fit, which get no delta any more
    * @param ended called when no tab takes part any more
    */
@@ -172,7 +172,7 @@ export class Channel {
     }
   }
 
-  /** A tab takes part in what is there. */
+  /** A tab joins the subscription. */
   #join({ tab, id, request }: Waiting): void {
     const { positioned, data } = this.#result;
     const where = this.log.answer(request);

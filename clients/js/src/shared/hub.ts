@@ -14,7 +14,7 @@ import { Log } from "./log.js";
 import { type FromTab, type FromWorker, ping } from "./messages.js";
 import { decoded, encoded } from "./payloads.js";
 
-/** Options of the worker: those of its client, but for tokens and data, which come from tabs. */
+/** Options of the worker and its client. Tokens and data come from tabs instead. */
 export interface ShareOptions extends Omit<ClientOptions, "token" | "getToken" | "data" | "getData" | "signal"> {
   /** How many of the latest publications of a channel are kept for tabs that come or come back: 1,000. */
   keep?: number;
@@ -144,7 +144,7 @@ export class Hub {
     this.#logs.clear();
   }
 
-  /** Ends what a connect command began. */
+  /** Ends the connection that a connect command began. */
   #end(tab: Tab): void {
     tab.state = "none";
     tab.held = [];
@@ -365,7 +365,7 @@ export class Hub {
     one.subscribe(tab, id, request);
   }
 
-  /** The connection of one tab, for what cannot be shared: maps, shared poll, and a filter that is another one than that of other tabs. */
+  /** The connection of one tab, for subscriptions that cannot be shared: maps, shared poll, and a second filter for a channel. */
   #own(tab: Tab): Client {
     if (tab.own) return tab.own;
     const client = (tab.own = this.#make({}, tab));

@@ -31,7 +31,7 @@ export class Log {
     return true;
   }
 
-  /** The part of a reply that tells a tab where it is, and what it missed. */
+  /** The part of a reply with the tab's position and its missed publications. */
   answer(request: SubscribeRequest): SubscribeResult {
     if (!this.#position) return {};
     const { offset, epoch } = this.#position;

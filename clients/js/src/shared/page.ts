@@ -149,12 +149,12 @@ class Page implements Transport {
 }
 
 /**
- * Makes a client whose connection is that of a SharedWorker, which all tabs of the application share: see share. Where there is no
+ * Makes a client on the connection of a SharedWorker, which all tabs of the application share: see share. Where there is no
  * SharedWorker, or the page may have none, it has a connection of its own.
  *
  * @param worker makes the worker; it is called again if the worker does not answer any more
  * @param to for a connection of its own
- * @param options those of a client; with the worker, its codec and transport are those of the worker's script
+ * @param options the options of a client; with the worker, its script gives codec and transport
  */
 export function shared(worker: () => SharedWorker, to: string | Transport, options: ClientOptions = {}): Client {
   if (typeof SharedWorker === "undefined") return new Client(to, options);

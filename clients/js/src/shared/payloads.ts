@@ -1,4 +1,4 @@
-// Payloads of messages, between the form that applications have and that of an encoding.
+// Payloads of messages, between the form for applications and the form of an encoding.
 import type { Codec } from "../codec.js";
 import type { ClientInfoMessage, PublicationMessage, Reply, Request } from "../protocol.js";
 
