@@ -146,7 +146,7 @@ export interface Part {
   error?: string;
   reconnects: number;
 }
-// Vitals is what a node tells of itself, or why it does not.
+// Vitals has the figures of a node, or the reason why there are none.
 export interface Vitals {
   uid: string;
   name: string;

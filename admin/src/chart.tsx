@@ -6,7 +6,7 @@ import { bytes, count, short } from './format';
 
 // powers are the steps of an axis of bytes.
 const powers = Array.from({ length: 46 }, (_, i) => 2 ** i);
-// wholes are those of an axis of things that are counted.
+// wholes are the steps of an axis of counts.
 const wholes = Array.from({ length: 12 }, (_, i) => [1, 2, 5].map(n => n * 10 ** i)).flat();
 
 // dashes make lines of equal values visible: the later ones are drawn over the first.

@@ -177,7 +177,7 @@ export function Empty({ children }: { children: ComponentChildren }) {
   return <p class="empty">{children}</p>;
 }
 
-// Loaded shows the error, the wait, or what was loaded.
+// Loaded shows the error, the wait, or the loaded value.
 export function Loaded<T>({ of, children }: { of: { value?: T; error?: string; loading: boolean }; children: (value: T) => ComponentChildren }) {
   return (
     <>
@@ -200,7 +200,7 @@ export interface Column<T> {
   cell: (row: T) => ComponentChildren;
   number?: boolean;
   wide?: boolean;
-  narrow?: boolean; // as wide as what it has, which does not break
+  narrow?: boolean; // as wide as its content, which does not wrap
   key?: boolean; // names of keys
   sort?: (row: T) => string | number;
 }

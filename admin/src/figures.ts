@@ -44,12 +44,12 @@ function grown(spans: Span[], of: (f: Figures) => number): number | null {
   for (const [before, now] of spans) {
     const seconds = (now.time - before.time) / 1000,
       more = of(now) - of(before);
-    if (seconds > 0 && more >= 0) total = (total ?? 0) + more / seconds; // less than before: the server began anew
+    if (seconds > 0 && more >= 0) total = (total ?? 0) + more / seconds; // less than before: the server was restarted
   }
   return total;
 }
 
-// quantile estimates a quantile of what a histogram has observed between two looks at the nodes, as Prometheus
+// quantile estimates a quantile of a histogram between two reads of the nodes, as Prometheus
 // does; null if there was nothing.
 export function quantile(spans: Span[], name: string, q: number, filter: Filter = {}): number | null {
   const counts = new Map<number, number>();

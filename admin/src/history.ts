@@ -1,10 +1,10 @@
 // The charts of a node or of all, from the looks of this page and from the history that the nodes keep (docs/admin.md).
 import { greatest, observed, quantile, rate, Series, sum, total, type Span } from './figures';
 
-// Point is what the lines of charts are at a time, by the names of server/internal/observe/metrics/history.go.
+// Point has the values of the charts at a time, by the names of server/internal/observe/metrics/history.go.
 export type Point = Record<string, number | null>;
 
-// History is what a node has kept, the oldest first; times are Unix milliseconds.
+// History has the points of a node, the oldest first; times are Unix milliseconds.
 export interface History {
   times: number[];
   lines: Record<string, (number | null)[]>;

@@ -9,7 +9,7 @@ const remembered = 15 * 60 * 1000;
 // away is a pause of the page in milliseconds. After a longer one the page asks the nodes for the points that they have kept.
 const away = 60_000;
 
-// Node is what is known of a node. One that is gone is remembered for a while.
+// Node has the known facts of a node. A node that is gone is kept for a while.
 export interface Node {
   uid: string;
   name: string;
@@ -110,7 +110,7 @@ async function tick() {
   if (running && !document.hidden) timer = window.setTimeout(tick, interval);
 }
 
-// take notes what the nodes have told.
+// take notes the nodes' figures.
 function take(report: Report, infos: NodeInfo[]) {
   const now = (looked = Date.now()),
     fresh = report.time !== latest,

@@ -212,8 +212,8 @@ function Shell({ about, insecure, onOut, onChange }: { about: About; insecure: b
   );
 }
 
-// useBroken says what is wrong while the server does not tell how the nodes are. If the node that answered is
-// gone, it asks anew what the server can do.
+// useBroken returns the fault while the server does not report the nodes. If the node that answered is
+// gone, it asks again for the server's methods.
 function useBroken(about: About, changed: () => Promise<void>): string {
   const [error, setError] = useState(live.live().error);
   useEffect(
@@ -262,7 +262,7 @@ function Content({ view, id, tab, about }: { view: string; id: string; tab: stri
   );
 }
 
-// Theme is that of the system unless the operator has chosen one.
+// Theme is the system's unless the operator has chosen one.
 function Theme() {
   const [chosen, choose] = useStored('gyro-admin-theme', '');
   const [system, setSystem] = useState(matchMedia('(prefers-color-scheme: dark)').matches);

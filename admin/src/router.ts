@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'preact/hooks';
 
-// Route is the part of the address behind "#/": a view, what it shows, and how.
+// Route is the part of the address behind "#/": a view, its subject, and its options.
 export interface Route {
   view: string;
   id: string;

@@ -292,7 +292,7 @@ function Clients({ channel }: { channel: string }) {
   );
 }
 
-// parsed returns the value of a text, or what is wrong with it.
+// parsed returns the value of a text, or its error.
 function parsed(text: string): { value?: unknown; error?: string } {
   try {
     return { value: JSON.parse(text) };

@@ -92,7 +92,7 @@ export function Channels() {
   );
 }
 
-// globOf makes a pattern of what was typed: the whole name has to match it.
+// globOf makes a pattern of the typed text; it has to match the whole name.
 function globOf(text: string): string {
   return /[*?[{]/.test(text) ? text : `*${text}*`;
 }

@@ -250,7 +250,7 @@ function columns(nodes: Node[], about: About, uid: string, show: (uid: string) =
   ];
 }
 
-// severity orders nodes by what is wrong with them.
+// severity orders nodes by their worst fault.
 function severity(n: Node): number {
   return n.gone ? 3 : n.vitals?.error ? 2 : failing(n).length ? 1 : 0;
 }

@@ -24,7 +24,7 @@ interface Refused {
   examples: Example[];
 }
 
-// Refusals shows what the node has refused since its start, by kind, with the latest examples.
+// Refusals shows the refusals of the node since its start, by kind, with the latest examples.
 export function Refusals() {
   const [text, setText] = useState('');
   const found = useLoad(() => get<{ since?: string; refusals: Refused[] | null }>('refusals'), [], 3000);

@@ -78,7 +78,7 @@ export function useFollow(
   return { lines, state, clear: () => setLines([]) };
 }
 
-// Tail shows what is published into a channel while it is published.
+// Tail shows the publications of a channel, live.
 export function Tail({ channel }: { channel: string }) {
   const [on, setOn] = useState(true);
   const { lines, state, clear } = useFollow('tail', { channel }, channel, on, (push: Push, add) => {
@@ -163,7 +163,7 @@ export function MapTail({ channel }: { channel: string }) {
       add({ kind: 'watching', tone: 'plain', text: line.live.epoch ? `from offset ${line.live.offset ?? 0} on, epoch ${line.live.epoch}` : 'from now on' });
     } else if (line.pub) {
       const e = line.pub;
-      now.delete(e.key); // so that the order is that of the changes
+      now.delete(e.key); // to keep the order of the changes
       if (!e.removed) now.set(e.key, { ...e, changed: Date.now() });
       if (now.size > mostKeys) {
         now.delete(now.keys().next().value!);
