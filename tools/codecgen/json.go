@@ -81,45 +81,49 @@ func jsonAppend(p *printer, s *schema, m *message) {
 	p.f("}")
 	p.f("dst = append(dst, '{')")
 	for _, f := range fields {
-		v := f.value()
-		switch {
-		case f.encoded:
-			p.f("if len(%sEncoded) != 0 || %s {", v, f.nonZero(v))
-		case !f.always:
-			p.f("if %s {", f.nonZero(v))
-		}
-		p.f("dst = append(dst, `\"%s\":`...)", f.name)
-		switch f.shape {
-		case singular:
-			jsonAppendValue(p, s, f, v)
-		case repeated:
-			p.f("dst = append(dst, '[')")
-			if f.encoded {
-				p.f("if len(%sEncoded) != 0 {", v)
-				p.f("dst = append(append(dst, %sEncoded...), ',')", v)
-				p.f("}")
-			}
-			rangeOver(p, f, v)
-			jsonAppendValue(p, s, f, "v")
-			p.f("dst = append(dst, ',')")
-			p.f("}")
-			p.f("dst = jsonwire.EndArray(dst)")
-		case mapped:
-			p.f("dst = append(dst, '{')")
-			p.f("for k, v := range %s {", v)
-			p.f("dst = append(jsonwire.AppendString(dst, k), ':')")
-			jsonAppendValue(p, s, f, "v")
-			p.f("dst = append(dst, ',')")
-			p.f("}")
-			p.f("dst = jsonwire.EndObject(dst)")
-		}
-		p.f("dst = append(dst, ',')")
-		if !f.always {
-			p.f("}")
-		}
+		jsonAppendMember(p, s, f)
 	}
 	p.f("return %s", result("jsonwire.EndObject(dst)"))
 	p.f("}")
+}
+
+func jsonAppendMember(p *printer, s *schema, f *field) {
+	v := f.value()
+	switch {
+	case f.encoded:
+		p.f("if len(%sEncoded) != 0 || %s {", v, f.nonZero(v))
+	case !f.always:
+		p.f("if %s {", f.nonZero(v))
+	}
+	p.f("dst = append(dst, `\"%s\":`...)", f.name)
+	switch f.shape {
+	case singular:
+		jsonAppendValue(p, s, f, v)
+	case repeated:
+		p.f("dst = append(dst, '[')")
+		if f.encoded {
+			p.f("if len(%sEncoded) != 0 {", v)
+			p.f("dst = append(append(dst, %sEncoded...), ',')", v)
+			p.f("}")
+		}
+		rangeOver(p, f, v)
+		jsonAppendValue(p, s, f, "v")
+		p.f("dst = append(dst, ',')")
+		p.f("}")
+		p.f("dst = jsonwire.EndArray(dst)")
+	case mapped:
+		p.f("dst = append(dst, '{')")
+		p.f("for k, v := range %s {", v)
+		p.f("dst = append(jsonwire.AppendString(dst, k), ':')")
+		jsonAppendValue(p, s, f, "v")
+		p.f("dst = append(dst, ',')")
+		p.f("}")
+		p.f("dst = jsonwire.EndObject(dst)")
+	}
+	p.f("dst = append(dst, ',')")
+	if !f.always {
+		p.f("}")
+	}
 }
 
 func rangeOver(p *printer, f *field, list string) {

@@ -58,6 +58,10 @@ func generateService(p *printer, s *schema) {
 		p.f("%s(ctx context.Context, r *%s) (*%s, error)", r.name, r.request, r.result)
 	}
 	p.f("}")
+	generateRequests(p, s)
+}
+
+func generateRequests(p *printer, s *schema) {
 	for _, r := range s.rpcs {
 		p.f("")
 		p.f("func (m *%s) execute(ctx context.Context, s Service) (Result, error) {", r.request)
