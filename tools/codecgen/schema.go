@@ -374,7 +374,6 @@ func goName(name string) string {
 	return b.String()
 }
 
-// scalar tells how a scalar kind is handled in Go.
 type scalar struct {
 	goType string
 	reader string // method of the readers of both encodings

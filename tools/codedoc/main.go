@@ -92,7 +92,6 @@ func read(sources []string) (all []code, failure error) {
 	return all, failure
 }
 
-// literal takes over the code, the text and the flag Temporary in a value.
 func (c *code) literal(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.BasicLit:

@@ -31,12 +31,10 @@ func readFamilies(page []byte) (list []family, err error) {
 	return list, nil
 }
 
-// twin reports whether a summary has a histogram beside it, which is shown instead.
 func twin(list []family, f family) bool {
 	return f.kind == "summary" && slices.ContainsFunc(list, func(o family) bool { return o.name == f.name+"_histogram" })
 }
 
-// word finds words that may be the name of a series, and the brace after them.
 var word = regexp.MustCompile(`\b[a-z][a-z0-9_]*\b(\{)?`)
 
 // process are the first parts of names that others have given.

@@ -125,7 +125,6 @@ func (c *checker) described(folder string) {
 	}
 }
 
-// private tells that users cannot import a package.
 func private(folder string) bool {
 	return strings.Contains("/"+folder+"/", "/internal/") || strings.Contains("/"+folder+"/", "/testdata/")
 }

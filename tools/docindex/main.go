@@ -47,7 +47,6 @@ func main() {
 	}
 }
 
-// index lists the decisions by their subjects, in the order of the first decision of each.
 func index(tree fs.FS) (string, error) {
 	names, err := fs.Glob(tree, "[0-9]*.md")
 	if err != nil {

@@ -98,7 +98,6 @@ func tell(ctx context.Context, rules []byte, recording io.Reader, step time.Dura
 	return nil
 }
 
-// asks returns a function that reports whether rules need a family of metrics.
 func asks(list []alertrules.Rule) (func(string) bool, error) {
 	names := make(map[string]bool)
 	for _, r := range list {
@@ -116,7 +115,6 @@ func asks(list []alertrules.Rule) (func(string) bool, error) {
 	return func(name string) bool { return names[name] }, nil
 }
 
-// fill puts a recording into a store, and returns the time from the first scrape to the last.
 func fill(store scrapes.Store, recording io.Reader, keep func(string) bool) (r scrapes.Range, err error) {
 	unpacked, err := gzip.NewReader(recording)
 	if err != nil {

@@ -29,7 +29,6 @@ func writeStamp(root string, p product) error {
 	return os.WriteFile(filepath.Join(root, p.stamp), []byte(text), 0o644)
 }
 
-// stamp returns the checksums of the inputs and of the files of a product.
 func stamp(root string, p product) (string, error) {
 	inputs, err := checksum(root, p.inputs)
 	if err != nil {

@@ -81,7 +81,6 @@ func (p *goPackage) hasCode(files []string) bool {
 	})
 }
 
-// reads reports whether tests of the package read a file, or the folder that it is in.
 func (p *goPackage) reads(file string) bool {
 	return slices.ContainsFunc(p.Reads, func(read string) bool {
 		return file == read || strings.HasPrefix(file, read+"/")

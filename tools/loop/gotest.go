@@ -141,7 +141,6 @@ type progress struct {
 	failing map[string]*strings.Builder
 }
 
-// pause is the time between two lines that tell how far go test is.
 const pause = 30 * time.Second
 
 func (p *progress) read(stdout io.Reader) error {

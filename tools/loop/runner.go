@@ -18,7 +18,6 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/need"
 )
 
-// limit bounds a step.
 const limit = 30 * time.Minute
 
 // runner runs the steps of a loop in the root of the repository.
@@ -220,7 +219,6 @@ func shIn(dir, line string) action {
 	}
 }
 
-// together runs actions at once.
 func together(actions ...action) action {
 	return func(ctx context.Context, r *runner, out *output) error {
 		errs := make([]error, len(actions))

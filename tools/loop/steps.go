@@ -60,7 +60,6 @@ func gofmt(_ context.Context, r *runner, _ *output) error {
 	return nil
 }
 
-// selection returns names or patterns of packages.
 type selection func(context.Context, *runner) ([]string, error)
 
 // changed returns the packages that a change affects; without git, all.

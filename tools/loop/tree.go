@@ -105,7 +105,6 @@ func (p *goPackage) readTests(root string) error {
 
 func (p *goPackage) tested() bool { return len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 }
 
-// uses reports whether a test of the package imports one of these packages of the repository.
 func (p *goPackage) uses(folders ...string) bool {
 	return slices.ContainsFunc(slices.Concat(p.TestImports, p.XTestImports), func(imported string) bool {
 		return slices.Contains(folders, strings.TrimPrefix(imported, module+"/"))
@@ -116,7 +115,6 @@ func (p *goPackage) folder() string {
 	return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
 }
 
-// choose returns the names of the packages that keep accepts, sorted.
 func (t *tree) choose(keep func(*goPackage) bool) (names []string) {
 	for name, p := range t.packages {
 		if keep(p) {
@@ -127,10 +125,8 @@ func (t *tree) choose(keep func(*goPackage) bool) (names []string) {
 	return names
 }
 
-// endToEnd reports whether the package is of the module e2e, whose tests need a built server.
 func (p *goPackage) endToEnd() bool { return strings.HasPrefix(p.folder()+"/", "e2e/") }
 
-// service reports whether the tests start a Redis or PostgreSQL.
 func (p *goPackage) service() bool {
 	return p.uses("broker/redis/redistest", "broker/postgres/postgrestest")
 }
@@ -144,13 +140,11 @@ func readers(t *tree) []string {
 	return t.choose(func(p *goPackage) bool { return p.tested() && !p.endToEnd() && !p.service() && len(p.foreign(t)) > 0 })
 }
 
-// foreign returns the files and folders outside of their module that tests of the package read.
 func (p *goPackage) foreign(t *tree) []string {
 	own := t.moduleOf(p.folder())
 	return slices.DeleteFunc(slices.Clone(p.Reads), func(read string) bool { return t.moduleOf(read) == own })
 }
 
-// moduleOf returns the folder of the module that a file or folder is in.
 func (t *tree) moduleOf(name string) string {
 	best := "."
 	for _, m := range t.modules {
@@ -161,12 +155,10 @@ func (t *tree) moduleOf(name string) string {
 	return best
 }
 
-// services are packages whose tests start a service.
 func services(t *tree) []string {
 	return t.choose(func(p *goPackage) bool { return p.tested() && !p.endToEnd() && p.service() })
 }
 
-// budgets are packages with tests that the race detector distorts.
 func budgets(t *tree) []string {
 	return t.choose(func(p *goPackage) bool { return p.Distorted && !p.endToEnd() })
 }
@@ -179,7 +171,6 @@ func long(t *tree) []string {
 // apart are the packages of the module e2e that are a step of their own, or none.
 var apart = []string{"docs", "faults", "gosdk", "install", "million", "packages", "proxies", "soak", "suites"}
 
-// interop are the other packages of the module e2e.
 func interop(t *tree) []string {
 	return t.choose(func(p *goPackage) bool {
 		_, rest, _ := strings.Cut(p.folder(), "/")

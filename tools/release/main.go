@@ -164,7 +164,6 @@ func makeImage(ctx context.Context, args []string, stdout io.Writer) error {
 	return r.oci(filepath.Base(flags.Arg(0)), "local")
 }
 
-// printNotes prints the notes of the commits since the last release, or of others.
 func printNotes(ctx context.Context, args []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("notes", flag.ContinueOnError)
 	tree := flags.String("tree", ".", "root of the repository")

@@ -29,7 +29,6 @@ import (
 	"github.com/gyrohq/gyro/tools/release/sbom"
 )
 
-// downloads is where the files of a release are published.
 const downloads = "https://github.com/gyrohq/gyro/releases/download/v"
 
 type release struct {
@@ -40,9 +39,8 @@ type release struct {
 	targets         []build.Target
 	image           string
 	progress        io.Writer
-	// programs are the binaries, by their target.
-	programs map[build.Target][]byte
-	archives []brew.Archive
+	programs        map[build.Target][]byte
+	archives        []brew.Archive
 }
 
 func (r *release) make(ctx context.Context) error {
@@ -86,7 +84,6 @@ func (r *release) write(name string, content func(io.Writer) error) error {
 	return nil
 }
 
-// base is the beginning of the names of files for a target.
 func (r *release) base(t build.Target) string {
 	return fmt.Sprintf("gyro_%s_%s_%s", r.version, t.OS, t.Arch)
 }
@@ -247,7 +244,6 @@ func (r *release) chart(context.Context) error {
 	return r.write("gyro-chart_"+r.version+".tgz", func(w io.Writer) error { return pack.TarGz(w, files, r.time) })
 }
 
-// versioned sets the versions in a Chart.yaml.
 func versioned(chart []byte, version string) ([]byte, error) {
 	var meta map[string]any
 	if err := yaml.Unmarshal(chart, &meta); err != nil {
@@ -257,7 +253,6 @@ func versioned(chart []byte, version string) ([]byte, error) {
 	return yaml.Marshal(meta)
 }
 
-// formula makes the Homebrew formula if there are the archives that it names.
 func (r *release) formula(context.Context) error {
 	systems := map[build.Target]bool{}
 	for _, t := range r.targets {

@@ -19,7 +19,6 @@ import (
 	"github.com/gyrohq/gyro/tools/release/version"
 )
 
-// changelog is the file with the changes of each version that matter to users.
 const changelog = "CHANGELOG.md"
 
 // changes returns the section of the changelog about a version, or about the next one if there is none.
@@ -68,9 +67,8 @@ func verify(ctx context.Context, tree, v string, stdout io.Writer) error {
 // publication uploads a release. A file that exists is no error, so that each part can be repeated.
 type publication struct {
 	tree, dist, version string
-	// repository is the image without its tag.
-	repository string
-	stdout     io.Writer
+	repository          string
+	stdout              io.Writer
 }
 
 func (p *publication) publish(ctx context.Context, part string) error {
@@ -148,10 +146,8 @@ func (p *publication) npm(ctx context.Context) error {
 	return nil
 }
 
-// preliminary reports whether the version is one like 1.2.3-rc.1.
 func (p *publication) preliminary() bool { return semver.Prerelease("v"+p.version) != "" }
 
-// command runs a program in a folder, and shows its output.
 func (p *publication) command(ctx context.Context, stdout io.Writer, folder, program string, args ...string) error {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = folder, stdout, stdout

@@ -186,7 +186,6 @@ func readTree(folder string) (files []pack.File, err error) {
 	return files, err
 }
 
-// legacy is the manifest.json of docker save for the first image of an index.
 func legacy(index v1.ImageIndex, tag string) ([]byte, error) {
 	images, err := index.IndexManifest()
 	if err != nil {

@@ -49,7 +49,6 @@ const (
 	minor = 7
 )
 
-// place returns the index of the group of a commit: the group of most of its files.
 func (c Commit) place() int {
 	counts := make([]int, len(groups))
 	for _, file := range c.Files {
