@@ -45,6 +45,7 @@ func loopsOf(tb testing.TB, node *gyro.Node) (nodeaccess.Acceptor, transport.Loo
 // places in lists. The transport's part is not in it.
 func TestBytesPerConnectionBudget(t *testing.T) {
 	const n, budget = 2000, 1000
+	alone(t)
 	node := inline(t)
 	loops, l := loopsOf(t, node)
 	conn, peers, on := newSink(), make([]transport.Peer, n), make([]transport.Loop, n)
@@ -53,22 +54,22 @@ func TestBytesPerConnectionBudget(t *testing.T) {
 			l.Post(func() { peers[i].Closed(nil) })
 		}
 	})
-	before := liveHeap()
 	goroutines := runtime.NumGoroutine()
-	for i := range peers {
-		on[i], l = l, loops.NextLoop()
-		conn.await(1, func() {
-			on[i].Post(func() {
-				p, err := loops.AcceptOn(on[i], context.Background(), conn, info)
-				if err != nil {
-					panic(err)
-				}
-				peers[i] = p
-				p.Receive(fmt.Appendf(nil, "{\"id\":1,\"connect\":{}}\n{\"id\":2,\"subscribe\":{\"channel\":\"user:%d\"}}", i))
+	got := bytesEach(t, n, func() {
+		for i := range peers {
+			on[i], l = l, loops.NextLoop()
+			conn.await(1, func() {
+				on[i].Post(func() {
+					p, err := loops.AcceptOn(on[i], context.Background(), conn, info)
+					if err != nil {
+						panic(err)
+					}
+					peers[i] = p
+					p.Receive(fmt.Appendf(nil, "{\"id\":1,\"connect\":{}}\n{\"id\":2,\"subscribe\":{\"channel\":\"user:%d\"}}", i))
+				})
 			})
-		})
-	}
-	got := (liveHeap() - before) / n
+		}
+	})
 	t.Logf("%d bytes per connection", got)
 	if size := nodetest.Info(t, node).NumChannels; size != n {
 		t.Fatalf("%d channels of %d", size, n)

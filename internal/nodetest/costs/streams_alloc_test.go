@@ -67,16 +67,18 @@ func TestStreamAllocations(t *testing.T) {
 // TestBytesOfStreamBudget: an idle stream on a loop, with its client in this test.
 func TestBytesOfStreamBudget(t *testing.T) {
 	const n, budget = 500, 3 << 10
+	alone(t)
 	node := nodetest.Run(t, gyro.Config{InlineHandlers: true, Handlers: news})
 	s := nodetest.StreamServer(t, node, httpstream.UniSSE, httpstream.Config{}, false)
 	buf := make([]byte, 4096)
 	openEvents(t, s, buf) // fills pools
 	conns := make([]net.Conn, n)
-	goroutines, before := runtime.NumGoroutine(), liveHeap()
-	for i := range conns {
-		conns[i] = openEvents(t, s, buf)
-	}
-	got := (liveHeap() - before) / n
+	goroutines := runtime.NumGoroutine()
+	got := bytesEach(t, n, func() {
+		for i := range conns {
+			conns[i] = openEvents(t, s, buf)
+		}
+	})
 	if t.Logf("%d bytes", got); got > budget {
 		t.Errorf("%d bytes per stream, budget %d", got, budget)
 	}
@@ -89,6 +91,7 @@ func TestBytesOfStreamBudget(t *testing.T) {
 // TestBytesOfPollBudget: a long poll that waits on a loop, with its client in this test.
 func TestBytesOfPollBudget(t *testing.T) {
 	const n, budget = 500, 4 << 10
+	alone(t)
 	node := nodetest.Run(t, gyro.Config{InlineHandlers: true, Handlers: nodetest.Granted("news")})
 	s := nodetest.StreamServer(t, node, httpstream.UniPoll, httpstream.Config{PollTimeout: time.Hour}, false)
 	resp, err := s.Client().Post(s.URL, "", strings.NewReader("{}"))
@@ -108,12 +111,12 @@ func TestBytesOfPollBudget(t *testing.T) {
 	}
 	poll() // fills pools
 	wait.Until(t, "all clients", func() bool { return node.NumClients() == 1 })
-	before := liveHeap()
-	for i := range conns {
-		conns[i] = poll()
-	}
-	wait.Until(t, "all clients", func() bool { return node.NumClients() == n+1 })
-	got := (liveHeap() - before) / n
+	got := bytesEach(t, n, func() {
+		for i := range conns {
+			conns[i] = poll()
+		}
+		wait.Until(t, "all clients", func() bool { return node.NumClients() == n+1 })
+	})
 	if t.Logf("%d bytes", got); got > budget {
 		t.Errorf("%d bytes per poll, budget %d", got, budget)
 	}

@@ -69,16 +69,17 @@ func (c *crowd) end() {
 // needs in addition until the collector has run, and why it runs.
 func TestSubscribeBudget(t *testing.T) {
 	const clients, allocBudget, liveBudget = 200, 750, 450
+	alone(t)
 	node := inline(t)
 	loops, _ := loopsOf(t, node)
 	c := connected(t, loops, clients)
 	defer c.end()
 	var before, after runtime.MemStats
-	live := liveHeap()
-	runtime.ReadMemStats(&before)
-	c.subscribe()
-	runtime.ReadMemStats(&after)
-	live = (liveHeap() - live) / (clients * perClient)
+	live := bytesEach(t, clients*perClient, func() {
+		runtime.ReadMemStats(&before)
+		c.subscribe()
+		runtime.ReadMemStats(&after)
+	})
 	if n := nodetest.Info(t, node).NumChannels; n != clients*perClient {
 		t.Fatalf("%d channels", n)
 	}
