@@ -11,13 +11,12 @@ import (
 type Item[T any] interface {
 	comparable
 	Channel() string
-	// Next returns where the Set stores the next item of its list.
 	Next() *T
 }
 
-// Set has an item per channel. The items are in linked lists. A few items, as most clients have, are in one list, which
-// needs no memory of its own. More items are in lists by a hash of the channel, which need 4 to 8 bytes per item, where
-// a map of Go needs 40. The zero value is empty.
+// Set has an item per channel. A few items, as most clients have, are in one linked list, which needs no memory of its
+// own. More are in lists by a hash of the channel, which need 4 to 8 bytes per item, where a map of Go needs 40. The
+// zero value is empty.
 type Set[T Item[T]] struct {
 	first T    // of the only list
 	lists *[]T // their first items; nil while there is one list
@@ -34,10 +33,10 @@ const (
 
 var seed = maphash.MakeSeed()
 
-// hash of a channel. A set that is a part of a Table takes its lowest bits, the table its highest ones.
+// A set that is a part of a Table takes the lowest bits of a hash, the table its highest ones.
 func hash(ch string) uint64 { return maphash.String(seed, ch) }
 
-// head returns the place of the first item of the list of channels with a hash.
+// head returns the place of the first item in the list of a hash.
 func (t *Set[T]) head(hash uint64) *T {
 	if t.lists == nil {
 		return &t.first
@@ -60,7 +59,6 @@ func (t *Set[T]) Len() int { return t.n }
 // Get returns the item of a channel, or nil.
 func (t *Set[T]) Get(ch string) T { return find(*t.headOf(ch), ch) }
 
-// find returns the item of a channel in a list, or nil.
 func find[T Item[T]](first T, ch string) (none T) {
 	for b := first; b != none; b = *b.Next() {
 		if b.Channel() == ch {
@@ -79,7 +77,6 @@ func (t *Set[T]) Add(b T) {
 	t.push(b)
 }
 
-// most is how many items the lists are for.
 func (t *Set[T]) most() int {
 	if t.lists == nil {
 		return oneList
@@ -92,7 +89,6 @@ func (t *Set[T]) push(b T) {
 	*b.Next(), *at = *at, b
 }
 
-// spread puts the items into as many lists as their number needs.
 func (t *Set[T]) spread() {
 	before := *t
 	*t = Set[T]{n: before.n}
@@ -119,8 +115,7 @@ func (t *Set[T]) Remove(b T) {
 	}
 }
 
-// All iterates over the items in no order. The loop may remove the current item, but no
-// other.
+// All iterates in no order. The loop may remove the current item, but no other.
 func (t *Set[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		var none T
@@ -140,8 +135,8 @@ func (t *Set[T]) All() iter.Seq[T] {
 	}
 }
 
-// Table has an item per channel, like a Set, for a loop with many channels: it consists of many sets, so that no Add or
-// Remove moves more than a small part of the items. The zero value is empty.
+// Table is a Set for a loop with many channels: it consists of many sets, so that no Add or Remove moves more than a
+// small part of the items. The zero value is empty.
 type Table[T Item[T]] struct {
 	parts [parts]Set[T]
 	n     int
@@ -152,7 +147,6 @@ const (
 	parts    = 1 << partBits
 )
 
-// part returns the part that holds the channels with a hash.
 func (t *Table[T]) part(hash uint64) *Set[T] { return &t.parts[hash>>(64-partBits)] }
 
 // Len is the number of items.
@@ -179,7 +173,7 @@ func (t *Table[T]) Remove(b T) {
 	t.n--
 }
 
-// All iterates over the items in no order. The loop may remove the current item, but no other.
+// All iterates in no order. The loop may remove the current item, but no other.
 func (t *Table[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for i := range t.parts {

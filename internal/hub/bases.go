@@ -8,19 +8,18 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// A subscriber with a tags filter skips publications, so it may lack the publication before the current one. A patch
-// for such a subscriber must build on the publication that the subscriber received last: its base. The hub keeps these
-// bases. A base is kept as long as some subscriber received nothing newer, and subscribers with the same base share the
-// patches. Subscribers without a filter have no base.
+// A subscriber with a tags filter skips publications, so it may lack the one before the current one. A patch for it must
+// build on the publication that it received last: its base. A base is kept as long as some subscriber received nothing
+// newer, and subscribers with the same base share the patches.
 
 const (
 	// maxBases is how many bases a channel has, and so how many patches are made of one publication. A subscriber whose
-	// base is not kept gets the publication in full. There may be twice as many bases for a moment: a subscriber that
-	// moves from one base to the next stays counted, and other subscribers may still hold the base before.
+	// base is not kept gets the publication in full. There may be twice as many for a moment: a subscriber that moves to
+	// the next base stays counted, and others may still hold the one before.
 	maxBases = 64
-	// maxBaseBytes is how many bytes the bases of a hub take; twice as many for the same reason.
+	// maxBaseBytes is how many bytes the bases of a hub take; twice as many for a moment.
 	maxBaseBytes = 16 << 20
-	// spareBases is how many bases are kept to be used again, spareBase the size of their payloads.
+	// How many bases are kept to be used again, and the size of their payloads.
 	spareBases, spareBase = 256, 4 << 10
 )
 
@@ -33,17 +32,15 @@ type base struct {
 	patches []patch             // that were made of it in this turn
 }
 
-// patch is a publication as frames that build on a base.
 type patch struct {
 	channel string
 	offset  uint64
 	encoded
 }
 
-// bases of a room, in the order of their ids.
+// bases of a room, ordered by id.
 type bases []*base
 
-// baseTable has the bases of the few rooms that have some.
 type baseTable struct {
 	of     map[*room]bases
 	last   uint32  // the id of the newest one
@@ -54,9 +51,9 @@ type baseTable struct {
 	random uint32
 }
 
-// Resume returns how a subscriber with a filter gets the publication now: Patched, Based, or in full
-// if it is 0. has is the offset of the last publication that the subscriber got in the epoch of the message; 0
-// for none that patches may build on. The subscriber sends the frame before it does anything else.
+// Resume returns how a subscriber with a filter gets the publication now: Patched, Based, or in full if it is 0. has is
+// the offset of the last publication that the subscriber got in the epoch of the message; 0 for none that patches may
+// build on. The subscriber sends the frame before it does anything else.
 func (d *Delivery) Resume(s *Seat, has uint64) (form Form) {
 	if d.hub == nil {
 		return 0 // nothing is known of the bases
@@ -78,7 +75,6 @@ func (d *Delivery) Resume(s *Seat, has uint64) (form Form) {
 	return form
 }
 
-// held returns the base of a seat; nil if it has none any more.
 func (t *baseTable) held(s *Seat) *base {
 	if s.base == 0 {
 		return nil
@@ -94,7 +90,6 @@ func (l bases) find(id uint32) (int, bool) {
 	return slices.BinarySearchFunc(l, id, func(b *base, id uint32) int { return cmp.Compare(b.id, id) })
 }
 
-// hold makes m the base of a seat.
 func (t *baseTable) hold(s *Seat, m *Message) {
 	moves := t.release(s)
 	list := t.of[s.room]
@@ -123,8 +118,8 @@ func (t *baseTable) hold(s *Seat, m *Message) {
 }
 
 // admitted reports whether a publication may take the place of another base: one of eight, which look random. If each
-// publication might, publications whose tags come in turns would drop each other's bases before they are of use. If
-// none might, bases whose tags never come again would stay.
+// might, publications whose tags come in turns would drop each other's bases before they are of use. If none might,
+// bases whose tags never come again would stay.
 func admitted(offset uint64) bool { return offset*0x9E3779B97F4A7C15>>61 == 0 }
 
 func (t *baseTable) set(r *room, list bases) {
@@ -138,7 +133,6 @@ func (t *baseTable) set(r *room, list bases) {
 	t.of[r] = list
 }
 
-// make returns a base with one holder.
 func (t *baseTable) make(m *Message) *base {
 	var b *base
 	if n := len(t.spare); n > 0 {
@@ -155,7 +149,7 @@ func (t *baseTable) make(m *Message) *base {
 	return b
 }
 
-// evict chooses two bases at random, and drops the base with fewer holders.
+// evict drops the base with fewer holders of two random ones.
 func (t *baseTable) evict(list bases) bases {
 	pick := func() int {
 		t.random = t.random*1664525 + 1013904223
@@ -169,7 +163,6 @@ func (t *baseTable) evict(list bases) bases {
 	return slices.Delete(list, i, i+1)
 }
 
-// drop forgets a base. Its patches stay until the turn ends.
 func (t *baseTable) drop(b *base) {
 	t.size -= len(b.pub.Data)
 	if b.holders = dropped; b != t.on && len(b.patches) == 0 {
@@ -177,7 +170,6 @@ func (t *baseTable) drop(b *base) {
 	}
 }
 
-// dropped is the number of holders of a base that was dropped.
 const dropped = -1
 
 func (t *baseTable) reuse(b *base) {
@@ -186,7 +178,7 @@ func (t *baseTable) reuse(b *base) {
 	}
 }
 
-// release takes the base from a seat, and reports whether it had one. It stays for others until sweep.
+// release takes the base from a seat, and reports whether it had one. The base stays for others until sweep.
 func (t *baseTable) release(s *Seat) bool {
 	b := t.held(s)
 	if b != nil {
@@ -196,8 +188,8 @@ func (t *baseTable) release(s *Seat) bool {
 	return b != nil
 }
 
-// sweep drops the bases of a room that no seat holds. It is called when messages have reached all subscribers: before
-// that, the next subscriber to get the message would copy the base again.
+// sweep drops the bases that no seat holds, when messages have reached all subscribers: before that, the next subscriber
+// to get the message would copy the base again.
 func (t *baseTable) sweep(r *room) {
 	list, ok := t.of[r]
 	if !ok {

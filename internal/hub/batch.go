@@ -6,22 +6,22 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// Batch is the messages that the subscribers of a channel get at once. A subscriber that
-// wants all of them unchanged gets them in one frame.
+// Batch is the messages that the subscribers of a channel get at once. A subscriber that wants all of them unchanged
+// gets them in one frame.
 type Batch struct {
 	list []Delivery
 	// plain is set if all are publications. first is the offset of the first one if they
 	// follow each other in one stream, else 0.
 	plain bool
 	first uint64
-	// later is for each message the index of the next publication that replaces it, 0 if none
-	// does. It is empty unless the window is one of Latest.
+	// later is for each message the index of the next publication that replaces it, 0 if none does; empty without
+	// Window.Latest.
 	later []uint16
 
 	frames [2]encoded
 }
 
-// tell counts the messages that subscribers took in frames of the whole batch, before the frames are dropped.
+// tell counts the messages that subscribers took in frames of the whole batch.
 func (b *Batch) tell(c Counter) {
 	for i := range b.frames {
 		if e := &b.frames[i]; e.taken > 0 && c != nil {
@@ -31,7 +31,7 @@ func (b *Batch) tell(c Counter) {
 	}
 }
 
-// drop removes the first n messages, because the loop of h is done with them.
+// drop removes the first n messages, with which the loop of h is done.
 func (b *Batch) drop(n int, h *Hub) {
 	b.tell(h.Counter)
 	var memory channel.Memory // of the messages before
@@ -63,7 +63,6 @@ func free(memory channel.Memory, n int) {
 	}
 }
 
-// forget drops all frames.
 func (b *Batch) forget(c Counter) {
 	b.tell(c)
 	for i := range b.list {
@@ -101,7 +100,6 @@ func (b *Batch) prepare(latest bool) {
 	}
 }
 
-// link sets later.
 func (b *Batch) link() {
 	for i := range b.list {
 		next, p := 0, b.list[i].Pub
@@ -117,8 +115,7 @@ func (b *Batch) link() {
 // Latest reports whether subscribers that do not need all publications call Newest.
 func (b *Batch) Latest() bool { return len(b.later) > 0 }
 
-// Newest calls deliver with the messages, except with publications that are replaced by a newer publication that lets
-// accepts.
+// Newest calls deliver with the messages, except those that are replaced by a newer publication that lets accepts.
 func (b *Batch) Newest(lets func(*channel.Publication) bool, deliver func(*Delivery)) {
 	for i := range b.list {
 		if !b.replaced(i, lets) {
@@ -136,7 +133,6 @@ func (b *Batch) replaced(i int, lets func(*channel.Publication) bool) bool {
 	return false
 }
 
-// count returns the number of messages without checks.
 func (b *Batch) count() (n int) {
 	for i := range b.list {
 		if b.list[i].Kind != KindCheck {
@@ -149,8 +145,7 @@ func (b *Batch) count() (n int) {
 // Plain reports whether all messages are publications.
 func (b *Batch) Plain() bool { return b.plain }
 
-// Follows reports whether the messages directly follow a position of a stream, and returns
-// the offset of the last one.
+// Follows reports whether the messages directly follow a position, and returns the offset of the last one.
 func (b *Batch) Follows(epoch string, offset uint64) (last uint64, ok bool) {
 	if !b.plain || b.first == 0 || b.first != offset+1 || b.list[0].Epoch != epoch {
 		return 0, false
@@ -160,7 +155,7 @@ func (b *Batch) Follows(epoch string, offset uint64) (last uint64, ok bool) {
 
 // Frame returns all messages in one frame for connections of f. It returns nil if they must be sent one by one: because
 // one is no publication or cannot be encoded, because together they are large or exceed most bytes, or because framing
-// is costly and so done once per message for all loops. The subscriber sends the frame, which is shared, like the frame
+// is costly and so done once per message for all loops. The subscriber sends the frame, which is shared like the frame
 // of a Delivery.
 func (b *Batch) Frame(f transport.Framer, form Form, most int) []byte {
 	for i := range b.frames {
@@ -200,7 +195,6 @@ func (b *Batch) encode(f transport.Framer, form Form) (frame []byte, size int) {
 	return arena.Commit(f.Frame(buf)), size
 }
 
-// size estimates the size of the frame in bytes.
 func (b *Batch) size() (n int) {
 	for i := range b.list {
 		n += b.list[i].size()
@@ -208,7 +202,6 @@ func (b *Batch) size() (n int) {
 	return n
 }
 
-// size estimates the size of the frame in bytes.
 func (m *Message) size() int {
 	n := len(m.Channel) + envelope
 	if m.Pub != nil {
@@ -217,5 +210,5 @@ func (m *Message) size() int {
 	return n
 }
 
-// envelope estimates the bytes that a push and its frame add to payload and channel.
+// envelope estimates what a push and its frame add to payload and channel, in bytes.
 const envelope = 64

@@ -11,41 +11,36 @@ import (
 
 // Subscriber takes the messages of a channel.
 type Subscriber interface {
-	// Deliver takes a message. d is valid during the call. A subscriber that needs
-	// d.Message for longer calls its Keep.
-	// The subscriber may remove itself from the hub during the call, but no other
-	// subscriber of the channel.
+	// Deliver takes a message. d is valid during the call; a subscriber that needs d.Message for longer calls its Keep.
+	// The subscriber may remove itself from the hub, but no other subscriber of the channel.
 	Deliver(d *Delivery)
-	// DeliverAll takes several messages at once, if the subscriber wants all of them in
-	// one frame. Otherwise it does nothing and returns false, and the hub calls Deliver
-	// for each of them.
+	// DeliverAll takes several messages, if the subscriber wants all of them in one frame. Otherwise it returns false,
+	// and the hub calls Deliver for each.
 	DeliverAll(b *Batch) bool
-	// Seat returns the subscriber's Seat, which is always the same and for the hub alone.
+	// Seat returns always the same Seat, which is for the hub alone.
 	Seat() *Seat
 }
 
-// Counter counts the deliveries of hubs. It gets sums: nothing is called for a single delivery.
+// Counter counts the deliveries of hubs, in sums: nothing is called for a single delivery.
 type Counter interface {
-	// Sent counts messages of a kind that subscribers took in frames of f. bytes is their
-	// size without the envelope.
+	// Sent counts messages that subscribers took in frames of f. bytes is their size without the envelope.
 	Sent(ch string, k Kind, f transport.Framer, messages, bytes int)
 	// Filtered counts publications that subscribers skipped because of a filter.
 	Filtered(ch string, publications int)
 	// Taken is called for each publication that the hub has subscribers for.
 	Taken(ch string, p *channel.Publication)
-	// Done counts a publication that all subscribers have got. Its delivery began at since, the
-	// time of an Advance.
+	// Done counts a publication that all subscribers have got. Its delivery began at since, the time of an Advance.
 	Done(ch string, since int64, p *channel.Publication)
 }
 
-// Seat is a subscriber's place in the hub: the room of its channel, and its index there. The zero value is in no room.
+// Seat is a subscriber's place in the hub: its room, and its index there. The zero value is in no room.
 type Seat struct {
 	room  *room
 	index int32
 	base  uint32 // the base in baseTable that the subscriber received last; 0: no base is kept
 }
 
-// Channel of the subscriber, in a text that all its subscribers can share; empty if the subscriber is in no room.
+// Channel of the subscriber, in a text that all its subscribers can share; empty if it is in no room.
 func (s *Seat) Channel() string {
 	if s.room == nil {
 		return ""
@@ -55,43 +50,36 @@ func (s *Seat) Channel() string {
 
 // Hub holds the subscribers of one loop. One goroutine at a time may use it.
 type Hub struct {
-	// OnPanic, if set, contains a panic of a subscriber in a delivery. It may remove that
-	// subscriber.
+	// OnPanic, if set, contains a panic of a subscriber, and may remove that subscriber.
 	OnPanic func(s Subscriber, reason any, stack []byte)
-	// Counter, if set, counts the deliveries of the hub.
 	Counter Counter
 
 	arena *sendqueue.Arena
 	bases baseTable
 	rooms channelset.Table[*room]
-	// keyed are the rooms of the keys of channels.
 	keyed map[address]*room
 	seats int
 
 	delivered uint64
 
-	// active are the sweeps under way, served in turn; pending is the number of their
-	// messages. free are sweeps to be used again.
+	// active are the sweeps under way, served in turn, with pending messages together. free are sweeps to be used again.
 	active  []*sweep
 	pending int
 	free    []*sweep
-	// frames are lists of Delivery.frames to be used again.
-	frames [][]encoded
+	frames  [][]encoded
 
 	// now is the time of the latest Advance.
 	now int64
-	// windows are the windows of the few rooms that have one. waiting are the sweeps that are held back, held is the
-	// memory that their messages take.
+	// windows are the windows of the few rooms that have one. waiting are the sweeps that are held back, and held the
+	// bytes of their messages.
 	windows map[*room]Window
 	waiting queue
 	held    int
 }
 
-// address of a key.
 type address struct{ channel, key string }
 
-// room has the subscribers of a channel, or of one of its keys. Most channels have one subscriber on a loop, so there
-// is a field for one.
+// room has the subscribers of a channel, or of one of its keys. Most have one on a loop, so there is a field for one.
 type room struct {
 	channel string
 	key     *string // nil: the room belongs to the whole channel
@@ -107,7 +95,7 @@ func (r *room) Channel() string { return r.channel }
 // Next implements channelset.Item.
 func (r *room) Next() **room { return &r.next }
 
-// subs are the subscribers, valid until one comes or goes.
+// subs is valid until a subscriber comes or goes.
 func (r *room) subs() []Subscriber {
 	switch {
 	case r.many != nil:
@@ -119,8 +107,8 @@ func (r *room) subs() []Subscriber {
 }
 
 const (
-	// maxBatch is how many messages a subscriber gets at once at most. Larger batches gain
-	// little, and the subscriber's queue has a limit.
+	// maxBatch is how many messages a subscriber gets at once at most: larger batches gain little, and its queue has a
+	// limit.
 	maxBatch = 64
 	// keepSweeps bounds Hub.free, keepNext the capacity of sweep.next there, keepLists
 	// Hub.frames.
@@ -143,8 +131,8 @@ func (h *Hub) Add(ch string, s Subscriber) {
 	h.seats++
 }
 
-// AddKey makes s, which must be in no room, a subscriber of a key: it gets the messages with Keyed. It returns whether
-// s is the first subscriber of the key. It does not count as a subscriber of the channel.
+// AddKey makes s, which must be in no room, a subscriber of a key, which gets the messages with Keyed, and not of the
+// channel. It returns whether s is the first.
 func (h *Hub) AddKey(ch, key string, s Subscriber) (first bool) {
 	at := address{ch, key}
 	r := h.keyed[at]
@@ -186,7 +174,6 @@ func (r *room) seat(s Subscriber) {
 	}
 }
 
-// drop removes the last subscriber, and returns how many are left.
 func (r *room) drop() (left int) {
 	if r.many == nil {
 		r.one[0] = nil
@@ -203,7 +190,6 @@ func (r *room) drop() (left int) {
 	return left
 }
 
-// find returns the room that a message is for; nil if there is none.
 func (h *Hub) find(m *Message) *room {
 	if m.Keyed {
 		return h.keyed[address{m.Channel, m.Pub.Key}]
@@ -239,7 +225,6 @@ func (h *Hub) Remove(s Subscriber) (last bool) {
 	return last
 }
 
-// close removes a room without subscribers.
 func (h *Hub) close(r *room) {
 	if r.key != nil {
 		delete(h.keyed, address{r.channel, *r.key})
@@ -260,8 +245,8 @@ func (r *room) move(from, to int) {
 	s.Seat().index = int32(to)
 }
 
-// Publish queues m for the subscribers that its channel has by the time of the delivery. If
-// the channel has a window, m is held back.
+// Publish queues m for the subscribers that its channel has by the time of the delivery, and holds it back if the
+// channel has a window.
 func (h *Hub) Publish(m *Message) {
 	r := h.find(m)
 	if r == nil {
@@ -328,12 +313,10 @@ func (h *Hub) Finish(s Subscriber) {
 	h.delivered += uint64(rest.count())
 }
 
-// Pending is the number of messages that are not delivered to all subscribers yet, without messages that a window holds
-// back.
+// Pending is the number of messages that are not delivered to all subscribers yet and not held back by a window.
 func (h *Hub) Pending() int { return h.pending }
 
-// Forget drops the frames in the arena, so that the loop may reset it. The loop calls it
-// between turns, when everything is flushed.
+// Forget drops the frames in the arena, so that the loop may reset it between turns, when everything is flushed.
 func (h *Hub) Forget() {
 	h.bases.forget(h.Counter)
 	for _, w := range h.active {
@@ -341,8 +324,8 @@ func (h *Hub) Forget() {
 	}
 }
 
-// Deliver goes on with the delivery of published messages, to about budget subscribers.
-// Channels take turns. It reports whether deliveries are left for another call.
+// Deliver goes on with the delivery of messages, to about budget subscribers. Channels take turns. It reports whether
+// deliveries are left for another call.
 func (h *Hub) Deliver(budget int) (more bool) {
 	for budget > 0 && len(h.active) > 0 {
 		done := 0
@@ -380,7 +363,6 @@ func (h *Hub) release(w *sweep) {
 	}
 }
 
-// spareFrames returns a list for the frames of a delivery.
 func (h *Hub) spareFrames() (list []encoded) {
 	if n := len(h.frames); n > 0 {
 		list, h.frames = h.frames[n-1], h.frames[:n-1]
@@ -388,7 +370,6 @@ func (h *Hub) spareFrames() (list []encoded) {
 	return list
 }
 
-// keepFrames takes a list back that spareFrames may return.
 func (h *Hub) keepFrames(list []encoded) {
 	if cap(list) > 0 && len(h.frames) < keepLists {
 		clear(list)
@@ -411,8 +392,7 @@ func (h *Hub) SubscribersOf(ch string) int {
 	return 0
 }
 
-// Delivered is the number of deliveries so far: of one message to one subscriber. Checks do
-// not count.
+// Delivered is the number of deliveries so far, of one message to one subscriber each, without checks.
 func (h *Hub) Delivered() uint64 { return h.delivered }
 
 // Subscribers is the number of subscribers of all channels.

@@ -22,27 +22,24 @@ const (
 	KindPublication Kind = iota
 	KindJoin
 	KindLeave
-	// KindCheck is the top of a stream, which positioned subscribers compare with their
-	// position. It is never sent to a client.
+	// KindCheck is the top of a stream, which positioned subscribers compare with their position. No client gets it.
 	KindCheck
 )
 
-// Form is the shape of publications for a subscriber.
+// Form is how subscribers get publications.
 type Form uint8
 
 const (
 	// Compact replaces the channel's name by its numeric ID.
 	Compact Form = 1 << iota
-	// Escaped is for subscribers that negotiated delta compression: on JSON
-	// connections data is a string, also when it is the full payload.
+	// Escaped is for subscribers with delta compression: on JSON connections data is a string, also in full.
 	Escaped
-	// Patched sends the difference to the previous publication instead of the
-	// payload, where that is possible and smaller. It implies Escaped.
+	// Patched sends the difference to the previous publication where that is possible and smaller. It implies Escaped.
 	Patched
-	// Bare sends the push without the reply around it: for one-way connections.
+	// Bare sends the push without the reply around it, for one-way connections.
 	Bare
-	// Marked sends a bookmark behind each publication of a stream, with its position alone: for
-	// subscribers that recover no other channel.
+	// Marked sends a bookmark behind each publication, with its position alone, for subscribers that recover no other
+	// channel.
 	Marked
 	// Open sends an empty line behind the message: the subscriber sends a bookmark next.
 	Open
@@ -50,25 +47,21 @@ const (
 	Based
 )
 
-// Message is for the subscribers of a channel. The fields are set before the message is
-// posted to the first loop and constant from then on. A message of NewMessage is used again
-// when all loops are done with it, unless a subscriber has called Keep.
+// Message is for the subscribers of a channel. The fields are constant once it is posted to the first loop. A message of
+// NewMessage is used again when all loops are done with it, unless a subscriber has called Keep.
 type Message struct {
 	Channel string
 	Kind    Kind
 	// Keyed: the publication is only for subscribers of its key (Hub.AddKey).
 	Keyed bool
-	// Round of the check that read the top. Of a shared poll channel: the generation of its versions.
+	// Round of the check that read the top; of a shared poll channel, the generation of its versions.
 	Round uint32
-	// Pub and Epoch of a publication; Prev is the base for a patch, or nil. In a check,
-	// Epoch and Pub.Offset are the top.
+	// Prev is the base for a patch, or nil. In a check, Epoch and Pub.Offset are the top.
 	Pub   *channel.Publication
 	Epoch string
 	Prev  *channel.Publication
-	// Info of the client that joined or left.
-	Info *channel.ClientInfo
-	// ID replaces the channel in compact form.
-	ID int64
+	Info  *channel.ClientInfo
+	ID    int64
 	// Memory that Pub, Prev and Info lie in, or nil.
 	Memory channel.Memory
 
@@ -81,7 +74,7 @@ type Message struct {
 	variants atomic.Pointer[variant]
 }
 
-// encoded is a message as bytes for one framer and form, or why there are none.
+// encoded is a message for one framer and form, or why there is none.
 type encoded struct {
 	framer transport.Framer
 	form   Form
@@ -93,7 +86,7 @@ type encoded struct {
 
 func (e *encoded) is(f transport.Framer, form Form) bool { return e.framer == f && e.form == form }
 
-// variant is an element in the list of a message. Nearly every message has one or two.
+// variant of a message, which nearly always has one or two.
 type variant struct {
 	encoded
 	next *variant
@@ -101,15 +94,15 @@ type variant struct {
 
 var messages = sync.Pool{New: func() any { return new(Message) }}
 
-// NewMessage returns an empty message. The caller fills it in, says by Share how many loops
-// get it, and posts it to each of them.
+// NewMessage returns an empty message. The caller fills it in, says by Share how many loops get it, and posts it to
+// each.
 func NewMessage() *Message {
 	m := messages.Get().(*Message)
 	m.fresh = true
 	return m
 }
 
-// Share sets how many loops the message will be posted to. With 0, its memory is freed.
+// Share sets how many loops get the message. With 0, its memory is freed.
 func (m *Message) Share(loops int) {
 	m.loops = int32(loops)
 	if loops == 0 {
@@ -120,7 +113,7 @@ func (m *Message) Share(loops int) {
 // Keep is called by a subscriber that needs the message for longer than its delivery.
 func (m *Message) Keep() { m.kept.Store(true) }
 
-// leave is called when a loop is done with the message. It reports whether all loops are done with it.
+// leave is called when a loop is done with the message, and reports whether all are.
 func (m *Message) leave() bool {
 	if !m.fresh || atomic.LoadInt32(&m.loops) > 1 && atomic.AddInt32(&m.loops, -1) > 0 {
 		return false
@@ -128,14 +121,12 @@ func (m *Message) leave() bool {
 	return !m.kept.Load()
 }
 
-// done calls leave, and then end if it may.
 func (m *Message) done() {
 	if m.leave() {
 		m.end()
 	}
 }
 
-// end frees a message that no loop needs any longer.
 func (m *Message) end() {
 	if m.Memory != nil {
 		m.Memory.Free(1)
@@ -153,8 +144,7 @@ func (m *Message) recycle() {
 type Delivery struct {
 	*Message
 	// Held is the longest time that a window may have held the message back.
-	Held time.Duration
-	// Filtered is how many subscribers skipped the publication because of a filter.
+	Held     time.Duration
 	Filtered int
 
 	since  int64     // when the delivery began
@@ -162,8 +152,8 @@ type Delivery struct {
 	frames []encoded // a list of Hub.spareFrames
 }
 
-// Tell counts the frames that subscribers took of the message, and the subscribers that skipped it, since the last
-// call. c may be nil.
+// Tell counts, since the last call, the frames that subscribers took of the message, and the subscribers that skipped
+// it. c may be nil.
 func (d *Delivery) Tell(c Counter) {
 	if c == nil {
 		return
@@ -181,7 +171,6 @@ func (d *Delivery) Tell(c Counter) {
 	}
 }
 
-// done is Tell after the last subscriber.
 func (d *Delivery) done(c Counter) {
 	d.Tell(c)
 	if c != nil && d.Kind == KindPublication {
@@ -189,10 +178,9 @@ func (d *Delivery) done(c Counter) {
 	}
 }
 
-// Frame returns the message as it is sent to a connection of this framer. It is
-// encoded once per loop and shared: the caller must not modify it, nor keep it
-// beyond the turn. The subscriber sends it, without an error. The error is codec.ErrNotJSON or
-// another reason why this encoding cannot carry it.
+// Frame returns the message as it is sent to a connection of f. It is encoded once per loop and shared: the caller must
+// not modify it, nor keep it beyond the turn. The subscriber sends it if there is no error. The error is
+// codec.ErrNotJSON or another reason why this encoding cannot carry it.
 func (d *Delivery) Frame(f transport.Framer, form Form) ([]byte, error) {
 	for i := range d.frames {
 		if l := &d.frames[i]; l.is(f, form) {
@@ -208,8 +196,8 @@ func (d *Delivery) Frame(f transport.Framer, form Form) ([]byte, error) {
 	return l.frame, l.err
 }
 
-// make puts the frame into the loop's arena, behind the frame of the message before, so that subscribers get both as
-// one piece. A costly frame is made once for all loops.
+// make puts the frame behind the frame of the message before, so that subscribers get both as one piece. A costly frame
+// is made once for all loops.
 func (d *Delivery) make(f transport.Framer, form Form) (l encoded) {
 	switch {
 	case d.hub == nil:
@@ -226,8 +214,7 @@ func (d *Delivery) make(f transport.Framer, form Form) (l encoded) {
 	return l
 }
 
-// shared is like Delivery.Frame for any goroutine. It encodes the frame once; the callers share
-// it and may keep it.
+// shared is Frame for any goroutine, whose callers may keep it.
 func (m *Message) shared(f transport.Framer, form Form) encoded {
 	if v := find(m.variants.Load(), f, form); v != nil {
 		return v.encoded
@@ -253,7 +240,6 @@ func find(v *variant, f transport.Framer, form Form) *variant {
 	return nil
 }
 
-// scratch holds a push while it is encoded.
 type scratch struct {
 	reply protocol.Reply
 	push  protocol.Push
@@ -267,8 +253,7 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// encode makes a frame: in a, or in memory of its own if a is nil. A patch builds on base. size is the size of the
-// message without envelope.
+// encode makes a frame: in a, or in memory of its own if a is nil. size is without envelope.
 func (m *Message) encode(a *sendqueue.Arena, f transport.Framer, form Form, base *channel.Publication) (frame []byte, size int, err error) {
 	if a != nil {
 		buf, err := m.append(headroom(a.Tail(m.size()), f), f.Encoding(), form, base)
@@ -303,12 +288,10 @@ func (m *Message) mark(buf []byte, form Form) []byte {
 	return buf
 }
 
-// headroom appends the empty bytes that f needs in front of a message.
 func headroom(buf []byte, f transport.Framer) []byte {
 	return append(buf, make([]byte, f.Headroom())...) // this make does not allocate
 }
 
-// append appends the message in an encoding.
 func (m *Message) append(buf []byte, e protocol.Encoding, form Form, base *channel.Publication) ([]byte, error) {
 	s := scratches.Get().(*scratch)
 	defer s.release()
@@ -329,7 +312,6 @@ func (m *Message) append(buf []byte, e protocol.Encoding, form Form, base *chann
 	return s.encode(buf, e, form)
 }
 
-// encode appends the push, or the reply with it.
 func (s *scratch) encode(buf []byte, e protocol.Encoding, form Form) ([]byte, error) {
 	if form&Bare != 0 {
 		return codec.For(e).AppendPush(buf, &s.push)
@@ -337,7 +319,7 @@ func (s *scratch) encode(buf []byte, e protocol.Encoding, form Form) ([]byte, er
 	return codec.For(e).AppendReply(buf, &s.reply)
 }
 
-// appendBatch appends publications of one channel, separated. size is the size of the messages alone.
+// appendBatch appends publications of one channel, separated. size is of the messages alone.
 func (s *scratch) appendBatch(buf []byte, list []Delivery, e protocol.Encoding, form Form) (_ []byte, size int, err error) {
 	s.begin(list[0].Message, form)
 	s.push.Pub = &s.pub
@@ -347,7 +329,7 @@ func (s *scratch) appendBatch(buf []byte, list []Delivery, e protocol.Encoding, 
 		tail = "}"
 	}
 	if e == protocol.JSON {
-		// All publications have the same JSON in front, so it is made once.
+		// All publications have the same JSON in front.
 		s.pub = protocol.Publication{}
 		if s.head, err = s.encode(s.head[:0], e, form); err != nil {
 			return nil, 0, err
@@ -377,7 +359,6 @@ func (s *scratch) appendBatch(buf []byte, list []Delivery, e protocol.Encoding, 
 	return buf, size, nil
 }
 
-// begin makes the push an empty one in the channel of m.
 func (s *scratch) begin(m *Message, form Form) {
 	s.push = protocol.Push{}
 	s.reply.Push = &s.push
@@ -388,7 +369,7 @@ func (s *scratch) begin(m *Message, form Form) {
 	}
 }
 
-// publication sets pub to the publication of m for clients, as a patch of base if form says so.
+// publication sets pub to the publication for clients, as a patch of base if form says so.
 func (s *scratch) publication(m *Message, e protocol.Encoding, form Form, base *channel.Publication) (err error) {
 	fillPublication(&s.pub, m.Pub)
 	s.pub.Epoch, s.pub.Delta = "", false
@@ -406,14 +387,12 @@ func (s *scratch) publication(m *Message, e protocol.Encoding, form Form, base *
 	return err
 }
 
-// removedJSON is the data of a removal for JSON clients with delta compression: centrifuge-js parses the
-// text of each publication.
+// removedJSON is the data of a removal for JSON clients with delta compression: centrifuge-js parses it.
 var removedJSON = []byte(`"null"`)
 
-// deltaData returns p's data in the form for a subscription with delta compression: as a
-// patch against prev (nil if there is none) if the patch is smaller, else in full. patch and
-// text are scratch space, which the result may use. For a JSON client the result is a JSON
-// string, and the error is codec.ErrNotJSON if the client could not read the data.
+// deltaData returns p's data for a subscription with delta compression: as a patch against prev, which may be nil, if
+// that is smaller, else in full. patch and text are scratch space, which the result may use. For a JSON client the
+// result is a JSON string, and the error is codec.ErrNotJSON if the client could not read the data.
 func deltaData(patch, text *[]byte, e protocol.Encoding, prev, p *channel.Publication) (out []byte, isPatch bool, err error) {
 	out = p.Data
 	if e == protocol.JSON && prev != nil && !prev.Checked && !codec.ValidJSON(prev.Data) {
@@ -457,7 +436,6 @@ func (m *Message) Push() *protocol.Push {
 	return p
 }
 
-// fillPublication copies the fields of p for clients into dst, except for Epoch and Delta.
 func fillPublication(dst *protocol.Publication, p *channel.Publication) {
 	dst.Data, dst.DataChecked = p.Data, p.Checked
 	dst.Info = p.Info
@@ -470,7 +448,6 @@ func fillPublication(dst *protocol.Publication, p *channel.Publication) {
 	dst.Version = p.Version
 }
 
-// keepScratch bounds the scratch space that is used again, in bytes.
 const keepScratch = 64 << 10
 
 func (s *scratch) release() {
@@ -485,5 +462,5 @@ func (s *scratch) release() {
 	scratches.Put(s)
 }
 
-// buffers are scratch space for frames that are then copied to memory of their size.
+// buffers are for frames that are then copied to memory of their size.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 1024); return &b }}

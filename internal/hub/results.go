@@ -8,19 +8,18 @@ import (
 	"github.com/gyrohq/gyro/protocol/wire/jsonwire"
 )
 
-// Results holds the publications for the result of a command.
+// Results are the publications for the result of a command.
 type Results struct {
-	// LeftOut is how many publications the last result lacks, because they are not JSON and the client's encoding is.
+	// LeftOut is how many publications the last result lacks, because they do not fit the client's JSON.
 	LeftOut int
 
 	list []*protocol.Publication
 	all  []protocol.Publication
 }
 
-// keepResults is how many publications a reset leaves room for.
 const keepResults = 64
 
-// Reset drops the publications, and keeps the room for the next ones.
+// Reset drops the publications, and keeps room for 64.
 func (r *Results) Reset() {
 	if len(r.all) > keepResults {
 		*r = Results{}
@@ -29,15 +28,13 @@ func (r *Results) Reset() {
 	r.LeftOut = 0
 }
 
-// Whole is Make without patches, for publications that do not follow one another. In the form Escaped, each
-// is as one that is sent in full.
+// Whole is Make without patches, for publications that do not follow one another.
 func (r *Results) Whole(pubs []*channel.Publication, form Form, e protocol.Encoding) []*protocol.Publication {
 	return r.make(pubs, form, e, func(*channel.Publication) *channel.Publication { return nil })
 }
 
-// Make returns publications for the result of a command, in a form. They are valid until the
-// next call of Make or Reset. In the form Escaped, each is a patch of the one before, which with keys is the
-// one before with its key. Publications that do not fit the encoding are left out.
+// Make returns publications in a form, valid until the next Make or Reset. In the form Escaped, each is a patch of the
+// one before, or with keys of the one before with its key. Publications that do not fit the encoding are left out.
 func (r *Results) Make(pubs []*channel.Publication, form Form, e protocol.Encoding) []*protocol.Publication {
 	if form&Escaped == 0 {
 		return r.make(pubs, form, e, nil)
@@ -50,7 +47,7 @@ func (r *Results) Make(pubs []*channel.Publication, form Form, e protocol.Encodi
 	})
 }
 
-// make is Make; base returns the base for a patch of a publication, or nil.
+// make is Make with the base for a patch of each publication, or nil.
 func (r *Results) make(pubs []*channel.Publication, form Form, e protocol.Encoding, base func(*channel.Publication) *channel.Publication) []*protocol.Publication {
 	r.LeftOut = 0
 	if len(pubs) == 0 {
@@ -71,10 +68,10 @@ func (r *Results) make(pubs []*channel.Publication, form Form, e protocol.Encodi
 	return r.list
 }
 
-// isJSON tells whether JSON can have a payload, which may be missing.
+// JSON can have a payload that is missing.
 func isJSON(data []byte) bool { return len(data) == 0 || jsonwire.Valid(data) }
 
-// encodable gives q the data of p in a form, and reports whether it fits the encoding.
+// encodable gives q the data of p, and reports whether it fits the encoding.
 func encodable(q *protocol.Publication, p *channel.Publication, form Form, e protocol.Encoding, base func(*channel.Publication) *channel.Publication) (ok bool) {
 	if e == protocol.JSON && q.Info != nil && !(isJSON(q.Info.ConnInfo) && isJSON(q.Info.ChanInfo)) {
 		return false

@@ -2,15 +2,12 @@ package hub
 
 import "runtime/debug"
 
-// sweep is the delivery of a channel's messages. It goes round the room, from the first
-// seat to the last and again, as long as there are messages. Like a passenger of a bus, a
-// message gets on wherever the sweep is, and off when the sweep is there again. So no
-// subscriber waits for a message for longer than one round, and each gets all messages at
-// once that got on since the sweep passed it last.
-//
-// Subscribers are served in the order of their arrival. The kernel's data of connections that were opened one after the
-// other lies in the same order in memory: with cold caches, sending to a thousand of them takes a tenth less work than
-// in the opposite order.
+// sweep is the delivery of a channel's messages. It goes round the room, from the first seat to the last and again, as
+// long as there are messages. Like a passenger of a bus, a message gets on wherever the sweep is, and off when the sweep
+// is there again. So no subscriber waits for a message for longer than one round, and each gets all messages at once
+// that got on since the sweep passed it last. Subscribers are served in the order of their arrival: the kernel's data of
+// connections that were opened one after the other lies in that order in memory, and with cold caches, sending to a
+// thousand of them takes a tenth less work than in the opposite order.
 type sweep struct {
 	room *room
 	next []*Message // not on yet
@@ -22,21 +19,19 @@ type sweep struct {
 	from []int
 	// old is how many messages, the first ones of batch, got on in the round before.
 	old int
-	// at is how many subscribers, the first ones of the room, the sweep has reached in
-	// this round.
+	// at is how many subscribers the sweep has reached in this round.
 	at int
 
-	// window is the room's. due is when the window of next ends, 0 if next is empty or
-	// not looked at yet. place is the index in Hub.waiting plus 1, 0 if the sweep does not
-	// wait.
+	// window is the room's. due is when the window of next ends, 0 if next is empty or not looked at yet. place is the
+	// index in Hub.waiting plus 1, 0 if the sweep does not wait.
 	window Window
 	due    int64
 	place  int
 	weight int // of next, while the sweep waits
 }
 
-// serve delivers a part of one channel's messages and returns how much of the budget that
-// took. When a subscriber panics, serve returns, and the next call goes on behind it.
+// serve delivers a part of the messages and returns how much of the budget that took. When a subscriber panics, serve
+// returns, and the next call goes on behind it.
 func (h *Hub) serve(w *sweep, budget int) (n int) {
 	var s Subscriber
 	if h.OnPanic != nil {
@@ -83,8 +78,8 @@ func deliver(s Subscriber, b *Batch) {
 	}
 }
 
-// board lets messages get on, and reports whether any are on. With a window, they get on
-// only when the sweep is empty, all together.
+// board lets messages get on, and reports whether any are on. With a window, they get on together, when the sweep is
+// empty.
 func (h *Hub) board(w *sweep) bool {
 	on := len(w.batch.list)
 	if on > 0 && w.window != (Window{}) {
@@ -115,8 +110,7 @@ func (h *Hub) board(w *sweep) bool {
 	return true
 }
 
-// alight lets the messages get off that all subscribers have got, and begins the next round
-// after the last subscriber.
+// alight lets the messages get off that all have got, and begins the next round after the last subscriber.
 func (h *Hub) alight(w *sweep) {
 	n := 0
 	for n < w.old && w.from[n] <= w.at {
@@ -133,8 +127,6 @@ func (h *Hub) alight(w *sweep) {
 	}
 }
 
-// awaited reports whether the subscriber at index has not got the i-th message of the batch
-// yet.
 func (w *sweep) awaited(i, index int) bool {
 	if i < w.old {
 		return w.at <= index && index < w.from[i]
@@ -142,10 +134,9 @@ func (w *sweep) awaited(i, index int) bool {
 	return w.at <= index || index < w.from[i]
 }
 
-// vacate prepares the removal of the subscriber at hole. The places where messages got on,
-// and where the sweep is, are borders that no other subscriber may cross. So at each border
-// behind the hole, the last subscriber before the border moves to the hole, and its own place
-// becomes the hole. vacate returns the last hole.
+// vacate prepares the removal of the subscriber at hole. The places where messages got on, and where the sweep is, are
+// borders that no other subscriber may cross. So at each border behind the hole, the last subscriber before the border
+// moves to the hole, and its own place becomes the hole. vacate returns the last hole.
 func (w *sweep) vacate(hole int) int {
 	if len(w.from) == 0 {
 		return hole
@@ -160,7 +151,6 @@ func (w *sweep) vacate(hole int) int {
 	return hole
 }
 
-// shift moves a hole that is before a border to the border, and the border before it.
 func (r *room) shift(border *int, hole int) int {
 	if hole >= *border {
 		return hole

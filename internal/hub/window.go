@@ -6,7 +6,7 @@ import (
 )
 
 // Window is how long the messages of a channel are held back, so that they leave together: until Delay has passed since
-// the first message, or until Size messages are held, if that comes first. The zero Window holds nothing back.
+// the first message, or Size messages are held. The zero Window holds nothing back.
 type Window struct {
 	Delay time.Duration
 	Size  int
@@ -15,20 +15,18 @@ type Window struct {
 }
 
 const (
-	// maxDelay bounds every window; sizeDelay is the delay of one that has only a
-	// size, as the last messages of a burst must not wait for ever.
+	// maxDelay bounds every window; sizeDelay is for one without a delay, as the last messages of a burst must not wait
+	// for ever.
 	maxDelay  = time.Minute
 	sizeDelay = time.Second
-	// maxHeld is about how many bytes a hub holds back. Beyond that, windows end early.
+	// maxHeld is about how many bytes a hub holds back before windows end early.
 	maxHeld = 16 << 20
-	// messageWeight estimates the memory of a message without its payload, in bytes.
+	// messageWeight estimates the bytes of a message without its payload.
 	messageWeight = 256
-	// atOnce is the due time of a window that has ended.
-	atOnce = -1
+	atOnce        = -1
 )
 
-// within returns the window within the limits. No subscriber gets more than maxBatch
-// messages at once, so it is of no use to hold back more.
+// within bounds the window. To hold back more than the maxBatch messages that a subscriber gets at once is of no use.
 func (w Window) within() Window {
 	switch {
 	case w.Delay <= 0 && w.Size <= 0:
@@ -41,8 +39,8 @@ func (w Window) within() Window {
 	return Window{Delay: min(w.Delay, maxDelay), Size: min(w.Size, maxBatch), Latest: w.Latest}
 }
 
-// SetWindow sets the window of the channel of s. It lasts until it is set again or the last subscriber has gone. It
-// also applies to messages that are held back already.
+// SetWindow sets the window of the channel of s until it is set again or the last subscriber has gone, also for messages
+// that are held back already.
 func (h *Hub) SetWindow(s Subscriber, win Window) {
 	r := s.Seat().room
 	win = win.within()
@@ -74,8 +72,7 @@ func (h *Hub) SetWindow(s Subscriber, win Window) {
 	}
 }
 
-// Advance sets the time, in nanoseconds, and makes Deliver go on with the messages whose
-// window has ended.
+// Advance sets the time, in nanoseconds, and makes Deliver go on with messages whose window has ended.
 func (h *Hub) Advance(now int64) {
 	h.now = now
 	for len(h.waiting) > 0 && h.waiting[0].due <= now {
@@ -95,15 +92,14 @@ func (h *Hub) Next() int64 {
 	return h.waiting[0].due
 }
 
-// Flush ends all windows for the messages that are held back, by the next Advance.
+// Flush ends the windows of all messages that are held back, by the next Advance.
 func (h *Hub) Flush() {
 	for _, w := range h.waiting {
 		w.due = atOnce
 	}
 }
 
-// waits is the number of messages that a window counts. A check neither opens a window nor
-// fills it.
+// waits does not count checks, which neither open a window nor fill it.
 func (w *sweep) waits() int { return len(w.next) - w.checks }
 
 // hold makes w wait if its window is open and no batch is under way.
@@ -126,7 +122,6 @@ func (h *Hub) hold(w *sweep) bool {
 	return true
 }
 
-// addHeld counts a message that came to a waiting sweep.
 func (h *Hub) addHeld(w *sweep, m *Message) {
 	n := m.weight()
 	w.weight += n
@@ -137,7 +132,6 @@ func (h *Hub) addHeld(w *sweep, m *Message) {
 	}
 }
 
-// drop ends a waiting sweep whose subscribers have gone.
 func (h *Hub) drop(w *sweep) {
 	h.unhold(w)
 	for _, m := range w.next {
@@ -154,7 +148,6 @@ func (h *Hub) unhold(w *sweep) {
 	w.weight = 0
 }
 
-// weight estimates the memory of m in bytes.
 func (m *Message) weight() int {
 	n := messageWeight
 	if m.Pub != nil {

@@ -2,17 +2,16 @@ package loop
 
 import "github.com/gyrohq/gyro/internal/sendqueue"
 
-// A turn bounds the commands that it dispatches: their number for each client, and their
-// time for all together. A client that sent more goes on in a later turn, behind the others.
+// A turn bounds the commands that it dispatches: their number for each client, and their time for all together. A client
+// that sent more goes on in a later turn, behind the others.
 const (
 	// share is how many commands are dispatched in a row for one client.
 	share = 64
-	// inputTime bounds each of the three parts of a turn that dispatch commands: tasks,
-	// sockets, and sessions that go on. In nanoseconds.
-	// A part ends early if the replies of the turn have sendqueue.MaxLarge bytes of large frames.
+	// inputTime bounds, in nanoseconds, each part of a turn that dispatches commands: tasks, sockets, and sessions that
+	// go on. A part ends early if the replies of the turn have sendqueue.MaxLarge bytes of large frames.
 	inputTime = int64(2e6)
-	// serveCost is the cost of serving a task, socket or session without its commands, in
-	// commands. The clock is read each time that lookAfter commands are spent.
+	// serveCost is the cost, in commands, of serving a task, socket or session besides its commands. The clock is read
+	// each time that lookAfter commands are spent.
 	serveCost = 8
 	lookAfter = 64
 )
@@ -20,7 +19,6 @@ const (
 // Resumer goes on to dispatch the commands that its client has sent.
 type Resumer interface{ Resume() }
 
-// input is the allowance of a part of a turn.
 type input struct {
 	left  int   // commands that may yet be dispatched for the client that is served
 	spent int   // commands since the clock was read
@@ -28,18 +26,16 @@ type input struct {
 	over  bool  // the time is up
 }
 
-// Allowance is the number of commands that may be dispatched for the client that is served now. The code that
-// dispatches a command counts it down.
+// Allowance is how many commands may be dispatched for the client that is served now. The code that dispatches one
+// counts it down.
 func (l *Loop) Allowance() *int { return &l.input.left }
 
 // Again queues r to be resumed, in this turn or a later one.
 func (l *Loop) Again(r Resumer) { l.again = append(l.again, r) }
 
-// part begins a part of the turn that dispatches commands.
 func (l *Loop) part() { l.input = input{left: share} }
 
-// serve gives the next task, socket or session its share. It reports false, and gives
-// nothing, if the time of this part of the turn is up.
+// serve gives the next task, socket or session its share, or reports false if the time of this part of the turn is up.
 func (l *Loop) serve() bool {
 	in := &l.input
 	if in.over {
@@ -58,7 +54,6 @@ func (l *Loop) serve() bool {
 	return !in.over
 }
 
-// look reads the clock.
 func (l *Loop) look() {
 	in, now := &l.input, l.Clock()
 	switch {
@@ -69,7 +64,6 @@ func (l *Loop) look() {
 	}
 }
 
-// goOn resumes sessions with more commands, as many as the time allows.
 func (l *Loop) goOn() {
 	l.part()
 	for n := len(l.again); n > 0 && l.serve(); n-- {

@@ -1,7 +1,7 @@
-// Package loop runs the loops of a node. A loop owns sessions, their slice of the hub, their timers and their output,
-// and shares them with no other goroutine: everything that concerns a session happens on its loop, in turns. Each turn
-// takes the tasks and messages that were posted, fires timers, and flushes every touched session once, so that the
-// whole output of the turn leaves in one write.
+// Package loop runs the loops of a node. A loop owns sessions, their part of the hub, their timers and their output:
+// everything that concerns a session happens on its loop, in turns. Each turn takes the tasks and messages that were
+// posted, fires timers, and flushes every touched session once, so that the whole output of the turn leaves in one
+// write.
 package loop
 
 import (
@@ -26,36 +26,35 @@ func (f Func) Run() { f() }
 // Flusher has output to flush when the turn ends.
 type Flusher interface{ Flush() }
 
-// item is one entry of the inbox: a task, or a message for the hub.
+// item of the inbox: a task, or a message for the hub.
 type item struct {
 	task Task
 	msg  *hub.Message
 }
 
 const (
-	// maxMessages is how many messages may wait for a loop. Publishers wait while there are
-	// as many: a node whose clients cannot take more slows its publishers down.
+	// maxMessages is how many messages may wait for a loop before publishers wait: a node whose clients cannot take more
+	// slows its publishers down.
 	maxMessages = 1024
-	// A turn has a budget of deliveries before the loop does everything else: so much for each message that is under
-	// way, within these bounds. A subscriber costs 1, and 1 more for each 16 messages that it gets; a write takes 4 to
-	// 8 us. Short turns let publishers have their answers and publish more, which leaves in the same writes. But every
-	// turn makes the frames of its messages again, and must deliver enough to be worth that cost.
+	// A turn has a budget of deliveries: so much for each message that is under way, within these bounds. A subscriber
+	// costs 1, and 1 more for each 16 messages that it gets; a write takes 4 to 8 us. Short turns let publishers have
+	// their answers and publish more, which leaves in the same writes. But every turn makes the frames of its messages
+	// again, and must deliver enough to be worth that.
 	slicePerMessage = 8
 	minSlice        = 128
 	maxSlice        = 512
-	// ticks is how many timers a turn fires. Most of them ping. After so many pings the
-	// first pongs are there, and their connections are still in the processor's cache.
+	// ticks is how many timers a turn fires. Most of them ping. After so many, the first pongs are there, and their
+	// connections are still in the processor's cache.
 	ticks = 128
 	// keepItems is the largest inbox whose memory is kept for the next turn.
 	keepItems = 2 * maxMessages
 )
 
-// Loop owns sessions. Any goroutine may call Post, PostMessage and Close; everything else
-// is called by tasks of the loop.
+// Loop owns sessions. Any goroutine may call Post, PostMessage and Close, and only tasks of the loop the rest.
 type Loop struct {
 	// OnPanic, if set before Run, is told the subject that panicked in a turn: a Task, Timed, Resumer, Flusher,
-	// hub.Subscriber or transport.Watcher. The turn goes on with the next subject. OnPanic must not panic. If it is
-	// nil, a panic ends the process.
+	// hub.Subscriber or transport.Watcher. The turn goes on with the next subject. OnPanic must not panic. If it is nil,
+	// a panic ends the process.
 	OnPanic func(subject, reason any, stack []byte)
 
 	// OnTurn, if set before Run, is called at the end of each turn.
@@ -101,21 +100,19 @@ func New() *Loop {
 	return l
 }
 
-// Clock returns the time in nanoseconds since the Unix epoch. Only the monotonic clock moves
-// it: a step of the system's clock neither stops pings nor lets all deadlines pass at once.
+// Clock returns nanoseconds since the Unix epoch. Only the monotonic clock moves it: a step of the system's clock
+// neither stops pings nor lets all deadlines pass at once.
 func (l *Loop) Clock() int64 { return l.start.UnixNano() + int64(time.Since(l.start)) }
 
-// Post queues a task, in order with other tasks. It never blocks. It reports false if the
-// loop is closed.
+// Post queues a task, in order with other tasks, without blocking. It reports false if the loop is closed.
 func (l *Loop) Post(t Task) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.add(item{task: t})
 }
 
-// PostMessage queues a message for the subscribers of its channel, in order with other
-// messages of the channel. Tasks may overtake it. PostMessage waits while the loop has too
-// many messages to deliver, so a loop must not call it.
+// PostMessage queues a message, in order with other messages of its channel. Tasks may overtake it. It waits while the
+// loop has too many messages to deliver, so a loop must not call it.
 func (l *Loop) PostMessage(m *hub.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,7 +135,6 @@ func (l *Loop) add(it item) bool {
 	return true
 }
 
-// signal wakes the loop for a turn, if it sleeps.
 func (l *Loop) signal() {
 	select {
 	case l.wake <- struct{}{}:
@@ -152,7 +148,7 @@ func (l *Loop) Hub() *hub.Hub { return l.hub }
 // Pool is shared by the output queues of the loop's sessions.
 func (l *Loop) Pool() *sendqueue.Pool { return &l.pool }
 
-// Now is the time of this turn, in nanoseconds since the Unix epoch.
+// Now is the begin of this turn, in nanoseconds since the Unix epoch.
 func (l *Loop) Now() int64 { return l.now }
 
 // Schedule sets the deadline of t, in nanoseconds since the Unix epoch; 0 clears it.
@@ -161,8 +157,8 @@ func (l *Loop) Schedule(t Timed, at int64) { l.wheel.set(t, at) }
 // Dirty queues f to be flushed when the turn ends. Callers queue it once per turn.
 func (l *Loop) Dirty(f Flusher) { l.dirty = append(l.dirty, f) }
 
-// Close ends the loop, and waits for that. Everything that was posted before is done, and
-// messages that wait for their window are delivered.
+// Close ends the loop, and waits for that. Everything that was posted before is done, and messages that wait for their
+// window are delivered.
 func (l *Loop) Close() {
 	l.mu.Lock()
 	l.closed = true
@@ -200,8 +196,7 @@ func (l *Loop) Run() {
 			}
 		}
 		if len(batch) == 0 {
-			// Let all goroutines that are ready to post do so before the turn begins: their messages then leave in one
-			// write per connection.
+			// Let goroutines that are ready to post do so first: their messages then leave in one write per connection.
 			runtime.Gosched()
 			batch, _ = l.take(batch)
 		}
@@ -215,7 +210,6 @@ func (l *Loop) Run() {
 	}
 }
 
-// relieve lets publishers go on if enough messages were delivered.
 func (l *Loop) relieve() {
 	pending := l.hub.Pending()
 	if pending == 0 && l.backlog == 0 {
@@ -230,7 +224,6 @@ func (l *Loop) relieve() {
 	}
 }
 
-// take swaps the inbox for the spare slice.
 func (l *Loop) take(spare []item) (batch []item, closed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -240,8 +233,7 @@ func (l *Loop) take(spare []item) (batch []item, closed bool) {
 	return batch, l.closed
 }
 
-// sleep waits for a post, the next timer, or the end of a batching window, which may be much
-// shorter than a tick of the wheel.
+// sleep waits for a post, the next timer, or the end of a window, which may be much shorter than a tick of the wheel.
 func (l *Loop) sleep(timer *time.Timer) {
 	next := l.wheel.next()
 	if due := l.hub.Next(); due != 0 && (next == 0 || due < next) {

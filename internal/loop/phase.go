@@ -5,20 +5,17 @@ import (
 	"math/rand/v2"
 )
 
-// neighbours is how many sessions in a row get the same phase. The memory of connections
-// that were opened one after the other lies side by side, above all the kernel's. If 64 of
-// them are pinged together, a ping and its pong cost a third less than if the connections
-// lie all over the memory, which is not in the cache then.
+// neighbours is how many sessions in a row get the same phase. The memory of connections that were opened one after the
+// other lies side by side, above all the kernel's. If 64 of them are pinged together, a ping and its pong cost a third
+// less than if they lie all over the memory, which is not in the cache then.
 const neighbours = 64
 
-// phases hands out moments of a period.
 type phases struct {
 	fraction uint64 // of the period
 	left     int    // sessions that still get this fraction
 }
 
-// Phase returns a random number in [0, n), which spreads the work of sessions over a period.
-// For a given n, neighbours get the same number.
+// Phase returns a random number in [0, n) to spread the work of sessions over a period. Neighbours get the same one.
 func (l *Loop) Phase(n int64) int64 {
 	p := &l.phases
 	if p.left == 0 {

@@ -11,14 +11,12 @@ import (
 )
 
 const (
-	// pulseInterval is how often a canary is sent through each loop.
 	pulseInterval = time.Second
-	// pulseTimeout is how long a canary may take.
-	pulseTimeout = 3 * time.Second
+	pulseTimeout  = 3 * time.Second
 )
 
-// Pulse measures whether the loops of a node keep up: it sends canaries through them, as tasks like the tasks of clients. It has one timer and no goroutine. Any goroutine may
-// use it.
+// Pulse measures whether the loops of a node keep up, by canaries that are tasks like the tasks of clients. It has one
+// timer and no goroutine. Any goroutine may use it.
 type Pulse struct {
 	start    time.Time
 	canaries []canary
@@ -28,7 +26,7 @@ type Pulse struct {
 	timer *time.Timer
 }
 
-// canary is a task of one loop. The loop has at most one at a time.
+// canary is the only one of its loop.
 type canary struct {
 	loop  *Loop
 	start time.Time
@@ -44,8 +42,8 @@ func (c *canary) Run() {
 	c.sent.Store(0)
 }
 
-// NewPulse returns a Pulse that sends no canaries before Begin. With each canary it calls the ticks that are not nil;
-// they must not block.
+// NewPulse returns a Pulse that sends no canaries before Begin. With each canary it calls the ticks that are not nil,
+// which must not block.
 func NewPulse(loops []*Loop, ticks ...func()) *Pulse {
 	p := &Pulse{start: time.Now(), canaries: make([]canary, len(loops)), ticks: ticks}
 	for i, l := range loops {
@@ -54,7 +52,7 @@ func NewPulse(loops []*Loop, ticks ...func()) *Pulse {
 	return p
 }
 
-// Begin sends canaries from now on, each second. It is called once.
+// Begin sends canaries, each second. It is called once.
 func (p *Pulse) Begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,8 +89,7 @@ func (p *Pulse) send() {
 	}
 }
 
-// Health returns the delay of the slowest canary, and an error that names the loops that have
-// not run theirs for more than 3 s.
+// Health returns the delay of the slowest canary, and an error that names the loops whose canary takes more than 3 s.
 func (p *Pulse) Health() (delay time.Duration, err error) {
 	now := time.Since(p.start)
 	var errs []error

@@ -7,10 +7,10 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// socketBuffer is the most that one read takes from a socket; bytes.
+// socketBuffer is the most bytes that one read takes from a socket.
 const socketBuffer = 64 << 10
 
-// Sockets is a loop as transports see it; it implements transport.Loop.
+// Sockets is a loop as a transport.Loop.
 type Sockets Loop
 
 // Sockets returns l as transports see it.
@@ -53,7 +53,7 @@ func (s *Sockets) After(d time.Duration, f func()) transport.Timer {
 	return a
 }
 
-// delayed is a call that After has scheduled.
+// delayed is a call of After.
 type delayed struct {
 	loop  *Loop
 	timer Timer

@@ -2,7 +2,7 @@ package loop
 
 import "runtime/debug"
 
-// turning is how far a turn has come. After a panic the turn goes on from there.
+// turning is how far a turn has come, to go on there after a panic.
 type turning struct {
 	batch   []item
 	at      int // the next item of batch
@@ -11,8 +11,6 @@ type turning struct {
 	subject any // the task, timer or other subject that runs now, for Loop.OnPanic
 }
 
-// stages of a turn: tasks, sockets, clients whose commands wait, a slice of the timers that
-// are due, a slice of the deliveries, and the output.
 var stages = [...]func(*Loop){(*Loop).tasks, (*Loop).sockets, (*Loop).goOn, (*Loop).timers, (*Loop).deliver, (*Loop).flush}
 
 // turn handles one batch and everything that is ready.
@@ -25,8 +23,8 @@ func (l *Loop) turn(batch []item) {
 	if l.more {
 		l.busy = true
 	}
-	// The next turn makes the frames of messages that are on their way again. That costs less
-	// than an arena that grows for as long as there is more to deliver.
+	// The next turn makes the frames of messages that are under way again. That costs less than an arena that grows for
+	// as long as there is more to deliver.
 	l.hub.Forget()
 	l.pool.Arena.Reset()
 	l.relieve()
@@ -35,7 +33,7 @@ func (l *Loop) turn(batch []item) {
 	}
 }
 
-// advance does the stages that are left. It reports false after a panic.
+// advance does the stages that are left, or reports false after a panic.
 func (l *Loop) advance() (done bool) {
 	if l.OnPanic != nil {
 		defer l.contain()
@@ -48,7 +46,6 @@ func (l *Loop) advance() (done bool) {
 	return true
 }
 
-// contain is deferred by advance.
 func (l *Loop) contain() {
 	if r := recover(); r != nil {
 		subject := l.turning.subject

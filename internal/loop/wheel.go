@@ -1,10 +1,9 @@
 package loop
 
-// Timed has one deadline. A session is one.
+// Timed has one deadline.
 type Timed interface {
-	// Timer returns a Timer that belongs to the wheel.
 	Timer() *Timer
-	// Tick is called once the deadline has passed. The deadline is cleared before.
+	// Tick is called once the deadline has passed and is cleared.
 	Tick()
 }
 
@@ -22,16 +21,15 @@ const (
 	wheelTick = int64(50e6)
 )
 
-// keepSlot is the largest slot whose memory is kept when it becomes empty. Clients that came
-// at the same time share their first deadline only, so a larger slot is rarely needed again.
+// keepSlot is the largest slot whose memory is kept. Clients that came at the same time share only their first deadline,
+// so a larger slot is rarely needed again.
 const keepSlot = 64
 
-// wheel is a hashed timing wheel: to set, move and clear a deadline is O(1) and needs no memory but a slice element,
-// for any number of timers.
+// wheel is a hashed timing wheel: to set, move and clear a deadline is O(1) and needs no memory but a slice element, for
+// any number of timers.
 type wheel struct {
 	slots [wheelSlots][]Timed
-	// done is the last tick that was begun. The first rest timers of its slot are still to
-	// be handled.
+	// done is the last tick that was begun, with the first rest timers of its slot still to be handled.
 	done  int64
 	rest  int
 	count int
@@ -71,13 +69,11 @@ func (w *wheel) clear(tm *Timer) {
 	w.count--
 }
 
-// tickCost is the cost of a Tick, which usually writes to a socket. The unit is a look at a
-// timer that is due in a later round of the wheel.
+// tickCost is the cost of a Tick, which usually writes to a socket, in looks at timers that are due in a later round.
 const tickCost = 32
 
-// advance calls Tick of at most most timers that are due at now, and reports whether there
-// are more. Timers of later rounds count, too, but little. advance notes in current whose
-// Tick it calls.
+// advance calls Tick of at most most timers that are due at now, and reports whether there are more. Timers of later
+// rounds count, but little. It notes in current whose Tick it calls.
 func (w *wheel) advance(now int64, most int, current *any) (more bool) {
 	budget := most * tickCost
 	if w.rest > 0 && !w.handle(now, &budget, current) {
@@ -98,12 +94,11 @@ func (w *wheel) advance(now int64, most int, current *any) (more bool) {
 	return false
 }
 
-// handle calls Tick of the due timers in the rest of the slot of done. It reports false if
-// the budget is used up before.
+// handle calls Tick of the due timers in the rest of the slot of done, or reports false if the budget is used up before.
 func (w *wheel) handle(now int64, budget *int, current *any) bool {
 	slot := w.done % wheelSlots
-	// Go backwards, because the last timer of the slot replaces one that is cleared. Look
-	// at the slot again each time, because a Tick may set and clear any timer.
+	// Backwards, because the last timer of the slot replaces one that is cleared. Look at the slot again each time,
+	// because a Tick may set and clear any timer.
 	for ; w.rest > 0; w.rest-- {
 		if *budget <= 0 {
 			return false
@@ -124,7 +119,6 @@ func (w *wheel) handle(now int64, budget *int, current *any) bool {
 	return true
 }
 
-// next returns the time when advance has work; 0: never.
 func (w *wheel) next() int64 {
 	if w.count == 0 {
 		return 0

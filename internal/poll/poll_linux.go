@@ -9,24 +9,20 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// batch is the most descriptors that are asked for at a time.
 const batch = 256
 
-// Poller watches descriptors, level-triggered. Another goroutine may call Wait; the loop
-// calls everything else.
+// Poller watches descriptors, level-triggered. Another goroutine may call Wait, and only the loop the rest.
 type Poller struct {
-	// file is the epoll descriptor in Go's own poller, so that waiting holds a
-	// goroutine and no thread.
+	// file is in Go's own poller, so that waiting holds a goroutine and no thread.
 	file   *os.File
 	raw    syscall.RawConn
 	fd     int
 	events [batch]syscall.EpollEvent
-	// The first n events are set; the first served events of these are handled.
+	// The first n events are set; the first served of these are handled.
 	n, served int
 	watched   []watch // by descriptor
 }
 
-// watch has the watcher of a descriptor, and the events that it asked for.
 type watch struct {
 	w      transport.Watcher // nil: the descriptor is not watched
 	events uint32
@@ -53,8 +49,8 @@ func New() (*Poller, error) {
 // Supported reports whether New works on this system.
 func Supported() bool { return true }
 
-// Watch makes each Poll call w if fd is readable or writable, as asked for. fd must be non-blocking. If fd is watched
-// already, w replaces its watcher.
+// Watch makes each Poll call w if fd, which must be non-blocking, is readable or writable, as asked for. w replaces an
+// earlier watcher.
 func (p *Poller) Watch(fd int, w transport.Watcher, read, write bool) error {
 	for fd >= len(p.watched) {
 		p.watched = append(p.watched, watch{})
@@ -116,9 +112,9 @@ func (p *Poller) control(op, fd int, events uint32) error {
 	return nil
 }
 
-// Poll calls the watchers of sockets that are ready now, and reports whether there may be
-// more. It calls next before each and stops if that returns false; the next Poll goes on from
-// there. Poll notes in current which watcher it calls. It does not wait.
+// Poll calls the watchers of sockets that are ready, without waiting, and reports whether there may be more. It calls
+// next before each and stops if that returns false; the next Poll goes on from there. It notes in current which watcher
+// it calls.
 func (p *Poller) Poll(next func() bool, current *any) (more bool) {
 	if p.served == p.n {
 		p.served, p.n = 0, ready(p.fd, p.events[:])
@@ -126,8 +122,7 @@ func (p *Poller) Poll(next func() bool, current *any) (more bool) {
 	for more = p.n > 0; p.served < p.n && next(); {
 		e := &p.events[p.served]
 		p.served++
-		// A watcher that was called before may have closed this socket, or watch another
-		// one that got the same descriptor.
+		// A watcher may have closed this socket, or watch another one that got the same descriptor.
 		if w := p.watched[e.Fd].w; w != nil {
 			*current = w
 			const broken = syscall.EPOLLERR | syscall.EPOLLHUP
@@ -137,12 +132,9 @@ func (p *Poller) Poll(next func() bool, current *any) (more bool) {
 	return more
 }
 
-// Wait calls wake whenever a descriptor has become ready, until the poller is closed. It does not
-// tell of one that was ready when a Poll reported that there may be more: the caller of that has to
-// call Poll again.
-//
-// Go's poller is edge-triggered: it tells of each event after the last one that it has told of. So
-// if Poll found nothing, wake is called for everything that happens from then on.
+// Wait calls wake whenever a descriptor has become ready, until the poller is closed. Go's poller is edge-triggered: it
+// tells of each event after the last one that it has told of. So if Poll found nothing, wake is called for everything
+// that happens from then on; if Poll reported that there may be more, its caller has to call Poll again.
 func (p *Poller) Wait(wake func()) {
 	_ = p.raw.Read(func(uintptr) bool { // fails when the poller is closed
 		wake()
@@ -150,7 +142,7 @@ func (p *Poller) Wait(wake func()) {
 	})
 }
 
-// ready asks the kernel for events. It does not wait, so the scheduler need not know of it.
+// ready does not wait, so the scheduler need not know of the call.
 func ready(fd int, events []syscall.EpollEvent) int {
 	n, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(fd),
 		uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)

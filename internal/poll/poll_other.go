@@ -19,7 +19,7 @@ func New() (*Poller, error) {
 // Supported reports whether New works on this system.
 func Supported() bool { return false }
 
-// As there is no Poller, these methods are never called.
+// Without a Poller, these methods are never called.
 
 func (*Poller) Watch(int, transport.Watcher, bool, bool) error { return errors.ErrUnsupported }
 func (*Poller) Change(int, bool, bool) error                   { return errors.ErrUnsupported }

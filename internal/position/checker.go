@@ -1,13 +1,10 @@
-// Package position follows the positions of subscriptions in their streams (Position), and finds losses
-// that no publication shows (Checker): it compares the positions
-// of a node's subscriptions with the tops of their streams, one read per channel.
-//
-// A check begins a round and reads the tops. When everything that was accepted before
-// must have arrived, the checker posts each top behind the publications of its channel, to
-// the subscribers. A position that has not moved since the round began must be the top;
-// a position that has moved was confirmed by the publication that moved it. So a publication
-// that the node holds up is not taken for a loss, a subscription that is younger than the
-// round is not judged, and a stream that lost its newest entries is noticed.
+// Package position follows the positions of subscriptions in their streams (Position), and finds losses that no
+// publication shows (Checker): it compares the positions of a node's subscriptions with the tops of their streams, one
+// read per channel. A check begins a round and reads the tops. When everything that was accepted before must have
+// arrived, the checker posts each top behind the publications of its channel. A position that has not moved since the
+// round began must be the top; one that has moved was confirmed by the publication that moved it. So a publication that
+// the node holds up is not taken for a loss, a subscription that is younger than the round is not judged, and a stream
+// that lost its newest entries is noticed.
 package position
 
 import (
@@ -23,22 +20,19 @@ import (
 
 // Config of a Checker. All fields are needed.
 type Config struct {
-	// Broker whose streams are read, without a gate: there a read could share the answer
-	// of an earlier one.
+	// Broker whose streams are read, without limits: there a read could share the answer of an earlier one.
 	Broker broker.Broker
 	Routes *route.Table
 	Rounds *hub.Rounds
-	// Post hands a check to the subscribers of its channel, behind the publications that
-	// were posted before. It may block.
+	// Post hands a check to the subscribers of its channel, behind publications that were posted before. It may block.
 	Post func(*hub.Message)
-	// Delay between two checks of a channel. If it is negative, there are only the checks
-	// that Lost asks for.
+	// Delay between two checks of a channel. If it is negative, only Lost makes checks.
 	Delay time.Duration
 	Log   *slog.Logger
 }
 
-// Checker checks the positions in the channels that it watches. It has a goroutine only
-// while it watches channels. Any goroutine may call its methods.
+// Checker checks the positions in the channels that it watches. It has a goroutine only while there are some. Any
+// goroutine may use it.
 type Checker struct {
 	cfg    Config
 	broker broker.Traits
@@ -59,12 +53,12 @@ const (
 	batchSize = 512
 	// minStep is the least time between two buckets.
 	minStep = 10 * time.Millisecond
-	// With a Delay of shortDelay and more, the buckets that have become due within pace are
-	// checked together, so that an idle node wakes up rarely and asks for many tops at once.
-	// If these are more than a batch, each bucket is checked when it is due.
+	// With a Delay of shortDelay and more, buckets that have become due within pace are checked together, so that an
+	// idle node wakes up rarely and asks for many tops at once. If they are more than a batch, each bucket is checked
+	// when it is due.
 	shortDelay = 10 * time.Second
 	pace       = time.Second
-	// retryDelay is the time until reads that failed after a loss are tried once more.
+	// retryDelay is when reads that failed after a loss are tried once more.
 	retryDelay = 5 * time.Second
 	// maxLosses is how many losses wait. With one more, all channels are checked.
 	maxLosses = 32
@@ -74,7 +68,6 @@ const (
 	fragile = 255
 )
 
-// New returns a checker that watches nothing.
 func New(cfg Config) *Checker {
 	c := &Checker{cfg: cfg, broker: cfg.Broker.Describe(), wake: make(chan struct{}, 1), ttls: []time.Duration{0}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
@@ -91,12 +84,12 @@ func (c *Checker) Watch(ch string, metaTTL time.Duration) {
 	}
 }
 
-// Fragile marks a routed channel whose subscribers need every message, and that has no stream to check. The subscribers
-// begin anew after each loss.
+// Fragile marks a routed channel without a stream to check, whose subscribers need every message. They begin anew after
+// each loss.
 func (c *Checker) Fragile(ch string) { c.cfg.Routes.Mark(ch, fragile) }
 
-// Lost asks for an immediate check of the watched channels that match accepts. It does not block. Calls that come while
-// checks are under way are answered together, by the next checks.
+// Lost asks for an immediate check of the watched channels that match accepts. It does not block. The next checks answer
+// all calls that come while checks are under way.
 func (c *Checker) Lost(match func(ch string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -115,7 +108,6 @@ func (c *Checker) Lost(match func(ch string) bool) {
 	}
 }
 
-// Close ends the checks and waits for their end.
 func (c *Checker) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -124,7 +116,6 @@ func (c *Checker) Close() {
 	c.done.Wait()
 }
 
-// start starts the goroutine unless it runs. c.mu is held.
 func (c *Checker) start() {
 	if !c.running && !c.closed {
 		c.running = true
@@ -132,7 +123,7 @@ func (c *Checker) start() {
 	}
 }
 
-// stop reports whether the goroutine must end because it has nothing to do. Watch and Lost start another one.
+// stop reports whether the goroutine must end for lack of work. Watch and Lost start another one.
 func (c *Checker) stop() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,7 +154,6 @@ func (c *Checker) mark(ttl time.Duration) uint8 {
 	return uint8(len(c.ttls))
 }
 
-// target is a channel to check.
 type target struct {
 	channel string
 	ttl     time.Duration

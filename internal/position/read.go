@@ -11,19 +11,16 @@ import (
 )
 
 const (
-	// readTimeout bounds the reading of a batch.
 	readTimeout = 10 * time.Second
-	// readers is how many reads of single channels are under way at a time.
+	// readers is how many single channels are read at a time.
 	readers = 16
-	// minGrace is how long a publication may be on its way from the broker to the node
-	// before it counts as lost. If the broker's canaries take long, it is longer, up to
-	// maxGrace.
+	// minGrace is how long a publication may take from the broker to the node before it counts as lost. If the broker's
+	// canaries take long, it is longer, up to maxGrace.
 	minGrace = time.Second
 	maxGrace = 10 * time.Second
 )
 
-// tops reads the tops of some streams. After wait, every publication up to them has arrived
-// or is lost.
+// tops reads tops. After wait, every publication up to them has arrived or is lost.
 func (c *Checker) tops(targets []target) (tops []broker.PositionResult, wait time.Duration) {
 	ctx, cancel := context.WithTimeout(c.ctx, readTimeout)
 	defer cancel()
@@ -51,7 +48,7 @@ func (c *Checker) tops(targets []target) (tops []broker.PositionResult, wait tim
 	return tops, c.grace()
 }
 
-// batch reads the tops of the targets at these places, which have this time to live, with one call.
+// batch reads the tops of the targets at these places, which share a time to live, with one call.
 func (c *Checker) batch(ctx context.Context, targets []target, places []int, ttl time.Duration, tops []broker.PositionResult) {
 	names := make([]string, len(places))
 	for i, at := range places {
@@ -67,7 +64,6 @@ func (c *Checker) batch(ctx context.Context, targets []target, places []int, ttl
 	}
 }
 
-// histories reads the tops of the targets, a few at a time.
 func (c *Checker) histories(ctx context.Context, targets []target, tops []broker.PositionResult) {
 	var (
 		next atomic.Int64
@@ -84,7 +80,6 @@ func (c *Checker) histories(ctx context.Context, targets []target, tops []broker
 	wg.Wait()
 }
 
-// grace is the time that publications may take from the broker to the node.
 func (c *Checker) grace() time.Duration {
 	g := minGrace
 	if c.broker.Health != nil {

@@ -10,31 +10,29 @@ import (
 	"github.com/gyrohq/gyro/quiet"
 )
 
-// runner is the goroutine of a checker, with the state of its own.
+// runner is the goroutine of a checker, with state of its own.
 type runner struct {
 	*Checker
 	timer *time.Timer
 
-	// The periodic checks go through the buckets: one bucket is due every step. A visit checks all that are due.
+	// One bucket is due every step. A visit checks all that are due.
 	step             time.Duration
 	bucket           int
 	nextAt           time.Time // when the next bucket is due
 	planned, visitAt time.Time // the last visit, and the next one
 	paced            bool      // the next visit is on the beat
 
-	// todo are the channels to check after losses. failed are the channels whose read failed; they wait until retryAt.
+	// todo are the channels to check after losses. failed are those whose read failed; they wait until retryAt.
 	todo, failed []target
 	retryAt      time.Time
 
 	// read are checks that wait until every publication before them has arrived.
 	read []batch
 
-	// unread is how many reads have failed since the last log line about them.
 	unread   int
 	loggedAt time.Time
 }
 
-// batch is a set of checks to post at a time.
 type batch struct {
 	at     time.Time
 	visit  bool
@@ -68,13 +66,11 @@ func (r *runner) run() {
 	}
 }
 
-// idle tells whether the runner has nothing to do but periodic checks. Once no channel is watched, waiting checks are
-// useless.
+// idle tells whether only periodic checks are left. Once no channel is watched, waiting checks are useless.
 func (r *runner) idle() bool {
 	return !r.cfg.Routes.HasMarked() || len(r.read)+len(r.failed) == 0
 }
 
-// take collects the channels that losses concern, unless channels of earlier losses are still to be read.
 func (r *runner) take() {
 	if len(r.todo) > 0 {
 		return
@@ -99,14 +95,12 @@ func (r *runner) take() {
 	}
 }
 
-// retry schedules the reads that failed after a loss again, if it is time.
 func (r *runner) retry() {
 	if len(r.failed) > 0 && !time.Now().Before(r.retryAt) {
 		r.todo, r.failed = append(r.todo, r.failed...), nil
 	}
 }
 
-// fail keeps channels whose read failed for one more try.
 func (r *runner) fail(failed []target) {
 	for _, t := range failed {
 		if t.again {
@@ -119,7 +113,7 @@ func (r *runner) fail(failed []target) {
 	}
 }
 
-// plan sets the time of the next visit, after one that found so many channels due.
+// plan sets the time of the next visit, after one with so many channels due.
 func (r *runner) plan(now time.Time, found int) {
 	took := now.Sub(r.planned)
 	r.planned = now
@@ -152,8 +146,8 @@ func (r *runner) visit() {
 	r.plan(now, len(due))
 }
 
-// check reads the tops of some streams and keeps the checks for post. The checks of a visit may wait for the visit
-// after it. It returns the channels whose read failed.
+// check reads tops and keeps the checks for post; the checks of a visit may wait for the next one. It returns the
+// channels whose read failed.
 func (r *runner) check(targets []target, visit bool) (failed []target) {
 	round := r.cfg.Rounds.Begin()
 	targets = slices.DeleteFunc(targets, func(t target) bool {
@@ -185,7 +179,6 @@ func (r *runner) check(targets []target, visit bool) (failed []target) {
 	return failed
 }
 
-// logEvery is the least time between two log lines about failed reads.
 const logEvery = 10 * time.Second
 
 func (r *runner) log(err error) {
@@ -234,7 +227,6 @@ func (r *runner) sleep() {
 	}
 }
 
-// earlier returns the earlier of two times. The zero time a stands for none.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || b.Before(a) {
 		return b

@@ -5,14 +5,13 @@ import (
 	"github.com/gyrohq/gyro/internal/hub"
 )
 
-// Position follows the stream of a channel for one subscription. It is the position that the client has reached. Each
-// publication is compared with it, and it decides how publications are encoded for the client.
+// Position is the position in a stream that the client of a subscription has reached. Each publication is compared with
+// it, and it decides how publications are encoded for the client.
 type Position struct {
 	// Offset and Epoch are tracked if Positioned is set.
 	Offset uint64
 	Epoch  string
-	// base is the offset of the publication that the client received last, if the next one may be sent as a patch of
-	// it; 0 if the next one must be sent in full.
+	// base is the offset of the publication that the client received last; 0 if the next one must be sent in full.
 	base uint64
 	// round of checks when the position last moved or was found right.
 	round uint32
@@ -31,17 +30,16 @@ func (p *Position) Reached() (positioned bool, offset uint64, epoch string) {
 	return false, 0, ""
 }
 
-// Step is the consequence of a publication for a subscription.
+// Step is what follows from a publication for a subscription.
 type Step uint8
 
-// Steps.
 const (
 	Next Step = iota // it follows the position
 	Past             // the position is at it or behind it
 	Gap              // something before it was lost, or it is of another stream
 )
 
-// Take compares a publication of the stream with the position, which moves if it is the next.
+// Take compares a publication with the position, which moves if it is the next.
 func (p *Position) Take(m *hub.Delivery, rounds *hub.Rounds) Step {
 	if m.Epoch != p.Epoch {
 		if p.Epoch != "" {
@@ -59,7 +57,7 @@ func (p *Position) Take(m *hub.Delivery, rounds *hub.Rounds) Step {
 	return Next
 }
 
-// Encode returns the form for a publication of the stream that is sent now: a patch if the client has its base.
+// Encode returns the form for a publication that is sent now: a patch if the client has its base.
 func (p *Position) Encode(m *hub.Delivery) hub.Form {
 	if p.Form&hub.Escaped == 0 {
 		return p.Form
@@ -89,17 +87,16 @@ func (p *Position) EncodeFiltered(m *hub.Delivery, seat *hub.Seat, had func(tags
 	return form
 }
 
-// Received notes the offset of the last publication that the client received: a patch may build on it. 0 stands for a
-// publication that is not in the stream.
+// Received notes the offset of the last publication that the client received, for patches; 0 for one that is not in the
+// stream.
 func (p *Position) Received(offset uint64) { p.base = offset }
 
 // Confirm notes that the position is right in this round of checks.
 func (p *Position) Confirm(round uint32) { p.round = round }
 
-// Check compares the position with the top of the stream that the node has read. The check arrives after all
-// publications that the stream held at the time of the reading. So if the position has not moved since before and is
-// not the top, publications were lost, on the way here or by the engine: then Check returns false. It also returns
-// false for a map without a stream: a subscriber that gets the check may have missed a change.
+// Check compares the position with the top of the stream. The check arrives after all publications that the stream held
+// at the time of the reading. So if the position has not moved since before and is not the top, publications were lost:
+// then Check returns false, as for a map without a stream, whose subscriber may have missed a change.
 func (p *Position) Check(m *hub.Message) bool {
 	if !p.Positioned {
 		return !p.Keyed // a map without a stream may have changed, in any round
@@ -114,13 +111,12 @@ func (p *Position) Check(m *hub.Message) bool {
 	return true
 }
 
-// maxKept is how many messages may wait for a subscribe reply.
 const maxKept = 4096
 
-// Buffer keeps the messages of a channel until the subscribe reply is out. Then they are compared with the Position.
+// Buffer keeps the messages of a channel until the subscribe reply is out, up to 4,096.
 type Buffer []*hub.Message
 
-// Keep adds a message. It returns false if there are too many.
+// Keep reports false if there are too many messages.
 func (b *Buffer) Keep(m *hub.Message) bool {
 	if len(*b) >= maxKept {
 		return false

@@ -7,23 +7,19 @@ import (
 )
 
 const (
-	// leaveDelay is the least time between the leave of the last subscriber and the call
-	// of the broker, retryPause that between two calls.
+	// leaveDelay is the least time between the leave of the last subscriber and the call of the broker.
 	leaveDelay = time.Second
 	retryPause = 500 * time.Millisecond
-	// leaveBatch is how many channels one call of the broker leaves at most, leavers
-	// how many calls there are at a time.
+	// leaveBatch bounds the channels of a call of the broker, leavers the calls at a time.
 	leaveBatch = 512
 	leavers    = 8
-	// leaveTimeout bounds a call. A new subscriber of one of its channels waits for the
-	// call.
+	// leaveTimeout bounds a call. A new subscriber of one of its channels waits for the call.
 	leaveTimeout = 5 * time.Second
 )
 
-// leaver unsubscribes at the broker from channels that have lost their last subscriber. It
-// waits for a second, because clients often come back at once. It leaves many channels by
-// one call, because a node that loses its load balancer loses all of them. It repeats a call
-// that fails, because otherwise the broker would deliver for ever.
+// leaver unsubscribes at the broker from channels that have lost their last subscriber: after a second, because clients
+// often come back at once, and many by one call, because a node that loses its load balancer loses all of them. It
+// repeats a call that fails, because otherwise the broker would deliver for ever.
 type leaver struct {
 	table *Table
 	ctx   context.Context // ends with close
@@ -32,7 +28,7 @@ type leaver struct {
 	slots chan struct{}
 
 	mu sync.Mutex
-	// queue is in the order of due. A goroutine serves it while it is not empty.
+	// queue is ordered by due. A goroutine serves it while it is not empty.
 	queue  []departure
 	served bool
 	closed bool
@@ -51,7 +47,6 @@ func newLeaver(t *Table) *leaver {
 	return l
 }
 
-// add queues departures, which are due after leaveDelay.
 func (l *leaver) add(ds ...departure) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +64,6 @@ func (l *leaver) add(ds ...departure) {
 	}
 }
 
-// serve starts a call for each batch that is due, until the queue is empty.
 func (l *leaver) serve() {
 	for {
 		batch, wait := l.next()
@@ -92,7 +86,7 @@ func (l *leaver) serve() {
 	}
 }
 
-// pause waits. It returns false at once when the leaver is closed.
+// pause returns false at once when the leaver is closed.
 func (l *leaver) pause(d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -102,8 +96,7 @@ func (l *leaver) pause(d time.Duration) bool {
 	}
 }
 
-// next takes a batch that is due from the queue, or returns how long to wait for one; 0 if
-// the queue is empty.
+// next takes a batch that is due, or returns how long to wait for one; 0 if the queue is empty.
 func (l *leaver) next() (batch []departure, wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,8 +118,7 @@ func (l *leaver) next() (batch []departure, wait time.Duration) {
 	return batch, 0
 }
 
-// leave unsubscribes from the channels of a batch that still have no subscribers, and
-// repeats that until the broker has done it.
+// leave unsubscribes from the channels that still have no subscribers, until the broker has done it.
 func (l *leaver) leave(batch []departure) {
 	for {
 		batch = l.lock(batch)
@@ -136,9 +128,9 @@ func (l *leaver) leave(batch []departure) {
 	}
 }
 
-// lock returns the departures that are still to be left, with the locks of their routes
-// held, so that new subscribers wait. It does not wait for a lock itself, because it holds
-// others: if a client is just coming or going, lock queues the departure again.
+// lock returns the departures that are still to be left, with the locks of their routes held, so that new subscribers
+// wait. It holds other locks, so it does not wait for one: if a client is just coming or going, it queues the departure
+// again.
 func (l *leaver) lock(batch []departure) []departure {
 	var later []departure
 	alone := batch[:0]

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Loops is a set of loops, by number. It has 64 places. With more than 64 loops some share a
-// place, and then a loop without subscribers may get a message in vain.
+// Loops is a set of loops, by number, with 64 places. With more than 64 loops some share a place, and a loop without
+// subscribers may get a message in vain.
 type Loops uint64
 
 const places = 64
@@ -27,9 +27,9 @@ func (s Loops) Count(n int) (count int) {
 	return count
 }
 
-// counts are the numbers of a channel's subscribers per loop. Most channels have subscribers
-// on few loops, so there is room for one place, and a list of more is made when needed. Only
-// taken may be read by any goroutine; one goroutine at a time may use the rest.
+// counts are the numbers of a channel's subscribers per loop. Most channels have subscribers on few loops, so there is
+// room for one place, and a list of more is made when needed. Any goroutine may read taken, and one at a time use the
+// rest.
 type counts struct {
 	taken atomic.Uint64 // Loops
 	first placeCount
@@ -54,7 +54,6 @@ func (s *counts) add(loop int) {
 	c.n++
 }
 
-// remove undoes an add.
 func (s *counts) remove(loop int) {
 	place := uint8(loop % places)
 	c := s.find(place)
@@ -91,7 +90,6 @@ func (s *counts) find(place uint8) *placeCount {
 	return nil
 }
 
-// free returns a count that is not in use.
 func (s *counts) free() *placeCount {
 	if s.first.n == 0 {
 		return &s.first

@@ -19,15 +19,14 @@ type Table struct {
 	lastID  atomic.Int64
 	size    atomic.Int64 // routes with subscribers
 	buckets [Buckets]bucket
-	// marked is the number of routes with a mark.
-	marked atomic.Int64
+	marked  atomic.Int64
 }
 
-// Buckets is the number of parts of a table. All parts hold about the same number of channels; a hash decides on the
-// part of a channel.
+// Buckets is the number of parts of a table. A hash of the channel decides, so all have about the same number of
+// channels.
 const Buckets = 256
 
-// bucket is a part of a table. The lock is for changes only.
+// bucket has a lock for changes only.
 type bucket struct {
 	mu sync.Mutex
 	m  readmap.Map[*Route]
@@ -38,12 +37,10 @@ type Route struct {
 	id int64
 	// loops with subscribers, guarded by mu. Any goroutine may read loops.taken.
 	loops counts
-	// users is the number of subscribers and departures that use the route, guarded by the
-	// bucket.
+	// users is the number of subscribers and departures of the route, guarded by the bucket.
 	users int32
-	// subscribed is set if the broker is subscribed; after a failed call it may be unset
-	// although the broker is. leaving is set while the route is at the leaver, returned if
-	// it has got a subscriber there. All three are guarded by mu.
+	// subscribed is set if the broker is subscribed; after a failed call the broker may be although it is unset. leaving
+	// is set while the route is at the leaver, returned if it has got a subscriber there. mu guards all three.
 	subscribed, leaving, returned bool
 	// mark is the mark of Table.Mark, guarded by the bucket.
 	mark uint8
@@ -54,7 +51,6 @@ type Route struct {
 // ID replaces the channel's name for clients that negotiated compaction.
 func (r *Route) ID() int64 { return r.id }
 
-// Loops with subscribers.
 func (r *Route) Loops() Loops { return Loops(r.loops.taken.Load()) }
 
 // New returns an empty table for a broker.
@@ -66,8 +62,8 @@ func New(b broker.Broker) *Table {
 	return t
 }
 
-// Close stops the leaver and waits for it. Channels that it has not left yet stay subscribed,
-// because the broker is about to be closed.
+// Close stops the leaver and waits for it. Channels that it has not left stay subscribed, because the broker is closed
+// next.
 func (t *Table) Close() {
 	if t.leaver != nil {
 		t.leaver.close()
@@ -86,7 +82,7 @@ func (t *Table) Find(ch string) *Route {
 	return r
 }
 
-// acquire returns the route of a channel, which stays until it is released.
+// acquire returns a route, which stays until it is released.
 func (t *Table) acquire(ch string) *Route {
 	b, hash := t.bucket(ch)
 	b.mu.Lock()
@@ -132,7 +128,7 @@ func (t *Table) Add(ctx context.Context, ch string, loop int) (id int64, err err
 	return r.id, nil
 }
 
-// Remove undoes an Add. The error is the error of a broker in this process.
+// Remove undoes an Add. The error is from a broker in this process.
 func (t *Table) Remove(ctx context.Context, ch string, loop int) error {
 	r := t.Find(ch)
 	if r == nil {
@@ -144,8 +140,8 @@ func (t *Table) Remove(ctx context.Context, ch string, loop int) error {
 	return t.leave(ctx, ch, r)
 }
 
-// leave gives up one use of a route whose lock is held. If the route has no subscribers any
-// more, it leaves the channel, at once or by the leaver.
+// leave gives up one use of a route whose lock is held. Without subscribers, it leaves the channel, at once or by the
+// leaver.
 func (t *Table) leave(ctx context.Context, ch string, r *Route) error {
 	switch {
 	case !r.loops.empty() || r.leaving:
