@@ -1,10 +1,8 @@
-// Package clocks measures how far the clocks of the nodes of a cluster differ.
-//
-// Each node sends in its signs of life the time of its clock, and how long the messages of other nodes took at best, by
-// both clocks. One node alone cannot tell the time that a message takes from the difference of the clocks. But the
-// difference is positive for one of two nodes and negative for the other. So half of the difference between both
-// figures is the difference of the clocks, as far as messages are equally fast in both directions. The best figure of
-// some minutes counts, as most of the time that a message takes is waiting.
+// Package clocks measures how far the clocks of the nodes of a cluster differ. Each node sends in its signs of life the
+// time of its clock, and how long the messages of other nodes took at best, by both clocks. The difference of the clocks
+// is in one of these figures with a plus and in the other with a minus, so half of the difference between both figures
+// is the difference of the clocks, as far as messages are equally fast in both directions. The best figure of some
+// minutes counts, as most of the time that a message takes is waiting.
 package clocks
 
 import (
@@ -16,20 +14,19 @@ import (
 )
 
 const (
-	// period is how long a measurement is one of the newest. The best one of this period and of
-	// the one before counts.
+	// The best measurement of this period and of the one before counts.
 	period = time.Minute
 	// forget is how long a node counts after its last sign of life, or its last report of this one.
 	forget = 5 * time.Minute
-	// MaxReports and minReports bound the reports in a sign of life. Nodes take turns in them, so that each is in one
-	// of rounds signs of life, or in one of more if there are more than rounds*MaxReports: if each had a report for
-	// each of n nodes, n nodes would send n*n reports.
+	// MaxReports and minReports bound the reports in a sign of life. Nodes take turns in them, so that each is in one of
+	// rounds signs of life, or of more if there are more than rounds*MaxReports nodes: a report for each of n nodes
+	// would make n*n reports.
 	MaxReports, minReports = 32, 4
 	rounds                 = 20
-	// jump is by how much the system's clock may have moved against the monotonic one between two signs of life. If it
-	// moved more, the clock was set, and old measurements are worthless.
+	// If the system's clock moved more than jump against the monotonic one between two signs of life, it was set, and
+	// old measurements are worthless.
 	jump = 100 * time.Millisecond
-	// grain is the resolution of publications' times. A smaller difference is not corrected.
+	// grain is the resolution of publications' times; a smaller difference is not corrected.
 	grain = time.Millisecond
 )
 
@@ -46,8 +43,7 @@ func ID(uid string) uint64 {
 	return h.Sum64()
 }
 
-// Clocks knows the clocks of the other nodes. The methods of a nil Clocks tell of a node without others. Any
-// goroutine may use it.
+// Clocks knows the clocks of the other nodes. nil is the Clocks of a node without others. Any goroutine may use it.
 type Clocks struct {
 	self  uint64
 	ahead atomic.Int64
@@ -58,7 +54,6 @@ type Clocks struct {
 	turn  uint64 // the ID that was reported last
 }
 
-// peer has the measurements of another node.
 type peer struct {
 	seen     time.Time
 	since    time.Time // when the period began
@@ -67,14 +62,12 @@ type peer struct {
 	reported time.Time // when; zero: never
 }
 
-// best is how long its messages took at best.
 func (p *peer) best() int64 { return min(p.now, p.old) }
 
 // New returns the clocks of the node with a UID.
 func New(uid string) *Clocks { return &Clocks{self: ID(uid), nodes: make(map[uint64]*peer)} }
 
-// Ahead is how far the clock of this node is ahead of the middle one of all nodes; negative if it is
-// behind.
+// Ahead is how far the clock of this node is ahead of the median of all nodes; negative if it is behind.
 func (c *Clocks) Ahead() time.Duration {
 	if c == nil {
 		return 0
@@ -82,7 +75,7 @@ func (c *Clocks) Ahead() time.Duration {
 	return time.Duration(c.ahead.Load())
 }
 
-// Correction is the duration to add to this node's time. It is 0 if that makes no difference.
+// Correction is the duration to add to this node's time; 0 if that makes no difference.
 func (c *Clocks) Correction() time.Duration {
 	if ahead := c.Ahead(); ahead >= grain || ahead <= -grain {
 		return -ahead
@@ -93,8 +86,8 @@ func (c *Clocks) Correction() time.Duration {
 // Now is the time by the clocks of the cluster, in nanoseconds since the Unix epoch.
 func (c *Clocks) Now() int64 { return time.Now().UnixNano() + int64(c.Correction()) }
 
-// Stamp returns the time for a publication that this node makes now, in milliseconds since the Unix epoch. It is 0 if
-// the engine may take this node's own time.
+// Stamp returns the time for a publication that this node makes now, in Unix milliseconds; 0 if the engine may take this
+// node's own time.
 func (c *Clocks) Stamp() int64 {
 	correction := c.Correction()
 	if correction == 0 {
@@ -103,8 +96,7 @@ func (c *Clocks) Stamp() int64 {
 	return time.Now().Add(correction).UnixMilli()
 }
 
-// Send returns the contents of a sign of life that is sent at the time now: the time of the clock, and reports for
-// other nodes.
+// Send returns the contents of a sign of life that is sent now: the time of the clock, and reports for other nodes.
 func (c *Clocks) Send(now time.Time) (clock int64, reports []Report) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -132,7 +124,7 @@ func (c *Clocks) Send(now time.Time) (clock int64, reports []Report) {
 	return now.UnixNano(), reports
 }
 
-// Receive takes the sign of life of a node, which arrived at the time now.
+// Receive takes the sign of life of a node, which arrives now.
 func (c *Clocks) Receive(uid string, clock int64, reports []Report, now time.Time) {
 	if clock == 0 {
 		return // it is of a version that does not say
@@ -159,7 +151,6 @@ func (c *Clocks) Receive(uid string, clock int64, reports []Report, now time.Tim
 	c.settle(now)
 }
 
-// maxNodes bounds how many nodes are known.
 const maxNodes = 4096
 
 // settle computes ahead: the median of the differences to the clocks of all nodes, this node included.

@@ -10,8 +10,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// opChannels is the survey that Channels makes. Names that begin with reservedOps or ownOps are
-// not the application's either.
+// Names of surveys that begin with reservedOps or ownOps are not the application's.
 const (
 	opChannels  = "channels"
 	reservedOps = "centrifuge_"
@@ -26,9 +25,8 @@ func Reserved(op string) bool {
 	return op == "" || op == opChannels || strings.HasPrefix(op, reservedOps) || strings.HasPrefix(op, ownOps)
 }
 
-// Channels returns the channels of all nodes that match a pattern, and the number of
-// their subscribers. If all nodes have answered but silent ones, it returns the channels of the
-// others with an error that names the silent nodes.
+// Channels returns the channels of all nodes that match a pattern, and the number of their subscribers. If only silent
+// nodes have not answered, it returns the channels of the others with an error that names the silent ones.
 func (c *Cluster) Channels(ctx context.Context, pattern string) (map[string]int, error) {
 	match, err := compileGlob(pattern)
 	if err != nil {
@@ -58,7 +56,6 @@ func (c *Cluster) Channels(ctx context.Context, pattern string) (map[string]int,
 	return channels, missing
 }
 
-// answerChannels answers with the channels of this node.
 func (c *Cluster) answerChannels(ctx context.Context, data []byte) Answer {
 	var req control.ChannelsRequest
 	if err := req.UnmarshalProto(data); err != nil {

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// clock tells how long this node has lived. It never loses time: the monotonic clock of the
-// system stands still while a virtual machine is suspended, and the wall clock may be set
-// back, so clock advances by the larger of the two. It may gain time.
+// clock tells how long this node has lived. The system's monotonic clock stands still while a virtual machine is
+// suspended, and the wall clock may be set back, so clock advances by the larger of the two. It may gain time, but never
+// loses any.
 type clock struct {
 	mu    sync.Mutex
 	read  time.Time

@@ -1,6 +1,6 @@
 // Package cluster is a node's view of the other nodes: it knows which there are, sends them surveys, and makes each of
-// them do commands. The messages travel by a broker.Controller, at most once and in any order. So nodes confirm
-// commands, and a command is sent again until they do.
+// them do commands. Messages travel by a broker.Controller, at most once and in any order, so a command is sent again
+// until nodes confirm it.
 package cluster
 
 import (
@@ -20,53 +20,46 @@ import (
 )
 
 const (
-	// pingInterval is how often a node sends a sign of life, cleanInterval how often it
-	// looks for nodes that send none any more. So the others miss a node that was killed
-	// after 7 to 16 s.
+	// pingInterval is how often a node sends a sign of life, cleanInterval how often it looks for nodes that send none.
+	// So the others miss a node that was killed after 7 to 16 s.
 	pingInterval = 3 * time.Second
 	// beat: signs of life fall on multiples of it, by the clock of the cluster. So the signs of life of many nodes come
 	// a dozen times in each interval, and a node wakes up once for all signs that come together.
-	beat          = pingInterval / 12
-	cleanInterval = 9 * time.Second
-	// publishTimeout bounds a call of the controller.
+	beat           = pingInterval / 12
+	cleanInterval  = 9 * time.Second
 	publishTimeout = 5 * time.Second
-	// maxCommand bounds a control message, in bytes: the data of a survey, and 64 KiB for the fields around it.
+	// maxCommand bounds a control message: the data of a survey, and 64 KiB for the fields around it.
 	maxCommand = MaxData + 64<<10
-	// maxGreetings is how many new nodes wait to be greeted. Further ones learn of this node
-	// by its next sign of life.
+	// maxGreetings is how many new nodes wait to be greeted; more learn of this node by its next sign of life.
 	maxGreetings = 256
 )
 
 // Handler is the node, as far as the cluster calls it. Any goroutine may call it.
 type Handler interface {
-	// Describe returns the node's report about itself for other nodes. It takes a second at most.
+	// Describe returns the node's report about itself for other nodes, in a second at most.
 	Describe(ctx context.Context) inspect.Node
-	// Apply does a command that another node sent to all: a subscribe, unsubscribe,
-	// disconnect or refresh. It must not wait.
+	// Apply does a subscribe, unsubscribe, disconnect or refresh that another node sent to all. It must not wait.
 	Apply(cmd *control.Command)
-	// Answer answers a survey of the application. It may take until ctx ends. An error
-	// is logged.
+	// Answer answers a survey of the application, by the end of ctx. An error is logged.
 	Answer(ctx context.Context, from, op string, data []byte) (Answer, error)
-	// Inquire answers the surveys of this version's nodes that the cluster does not answer itself.
-	// Their names begin with "centrifuge_". The code is CodeUnknownOp if there is no such survey.
+	// Inquire answers surveys of this version's nodes that the cluster does not answer itself, with names that begin
+	// with "centrifuge_". The code is CodeUnknownOp if there is no such survey.
 	Inquire(ctx context.Context, op string, data []byte) Answer
-	// Channels returns the node's own channels whose names match, and the number of
-	// their subscribers.
+	// Channels returns the node's own channels with their numbers of subscribers.
 	Channels(ctx context.Context, match func(string) bool) (map[string]int, error)
-	// Dispatch hands commands to the node's client that has the session ID, if there is one, in
-	// the order of the calls. It must not wait. The channel is closed when they are dispatched.
+	// Dispatch hands commands to the client with a session ID, if there is one, in the order of the calls. It must not
+	// wait. The channel is closed when they are dispatched.
 	Dispatch(session string, data []byte) <-chan struct{}
 }
 
 // Config of a Cluster.
 type Config struct {
 	UID string
-	// Controller may be nil: the node is alone.
+	// Controller is nil if the node is alone.
 	Controller broker.Controller
 	Handler    Handler
-	// Clocks measures how far the clocks of the nodes differ; may be nil.
-	Clocks *clocks.Clocks
-	Logger *slog.Logger
+	Clocks     *clocks.Clocks
+	Logger     *slog.Logger
 }
 
 // Cluster is one node's view of all. Any goroutine may use it.
@@ -77,27 +70,26 @@ type Cluster struct {
 	ctx  context.Context // ends with Close
 	end  context.CancelFunc
 	work sync.WaitGroup
-	// present ends with Leave. Then the node sends no greetings and signs of life any more.
+	// present ends with Leave, and with it greetings and signs of life.
 	present context.Context
 	absent  context.CancelFunc
 	pings   sync.WaitGroup
 	greet   chan string
-	// These have one element for each thing under way. asking and answering: surveys;
-	// relaying and emulating: surveys with commands of clients; telling: commands.
+	// Each has one element for each thing under way. asking and answering: surveys; relaying and emulating: surveys with
+	// commands of clients; telling: commands.
 	asking, answering, relaying, emulating, telling chan struct{}
 	clock                                           clock
 	toConfirm                                       chan struct{} // wakes runConfirm
 
-	mu       sync.Mutex
-	registry registry
-	surveys  map[uint64]*survey
-	shares   map[string]*share // by the node that commands of clients are passed on to
-	orders   map[uint64]*order // by ID of the command
-	lastID   uint64            // of surveys and commands
-	owed     int               // number of commands that are kept for silent nodes
-	// owedBytes is their size. reminding are the nodes that get them now.
-	owedBytes int
-	reminding map[string]bool
+	mu        sync.Mutex
+	registry  registry
+	surveys   map[uint64]*survey
+	shares    map[string]*share // by the node that commands of clients are passed on to
+	orders    map[uint64]*order // by ID of the command
+	lastID    uint64            // of surveys and commands
+	owed      int               // number of commands that are kept for silent nodes
+	owedBytes int               // their size
+	reminding map[string]bool   // nodes that get them now
 	done      doneBefore
 	confirm   map[string][]*control.Confirmed // by node, not sent yet
 	started   bool
@@ -135,11 +127,9 @@ func (c *Cluster) Listen() error {
 	return nil
 }
 
-// alone tells that there can be no other node.
 func (c *Cluster) alone() bool { return c.cfg.Controller == nil }
 
-// Start sends the first sign of life, which takes a few seconds at most, and further ones
-// until Leave.
+// Start sends the first sign of life, in a few seconds at most, and further ones until Leave.
 func (c *Cluster) Start() {
 	c.mu.Lock()
 	if c.started || c.left {
@@ -178,13 +168,11 @@ func (c *Cluster) run() {
 	}
 }
 
-// untilPing returns the time until the next sign of life.
 func (c *Cluster) untilPing(now time.Time) time.Duration {
 	now = now.Add(c.cfg.Clocks.Correction())
 	return now.Add(pingInterval).Round(beat).Sub(now)
 }
 
-// ping sends a sign of life to all.
 func (c *Cluster) ping() {
 	err := c.publish(c.present, "", &control.Command{Node: c.describe()})
 	if c.present.Err() != nil {
@@ -232,7 +220,7 @@ func (c *Cluster) clean(now time.Time) {
 	}
 }
 
-// Nodes returns the other nodes as they described themselves last, ordered by UID.
+// Nodes returns the other nodes, ordered by UID, as they described themselves last.
 func (c *Cluster) Nodes() []inspect.Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -246,8 +234,8 @@ func (c *Cluster) Nodes() []inspect.Node {
 	return nodes
 }
 
-// publish sends a command to one node, or to all if to is empty. It sets the sender, notes if no process receives
-// messages for the node, and takes 5 s at most.
+// publish sends a command to one node, or to all if to is empty, in 5 s at most. It notes if no process receives
+// messages for the node.
 func (c *Cluster) publish(ctx context.Context, to string, cmd *control.Command) error {
 	cmd.UID = c.cfg.UID
 	if size := cmd.SizeProto(); size > maxCommand {
@@ -271,7 +259,7 @@ func tooLong(size int) error {
 	return fmt.Errorf("gyro: control message of %d bytes is longer than %d", size, maxCommand)
 }
 
-// receive handles a control message. It does not wait, and does not keep data.
+// receive handles a control message without waiting. It does not keep data.
 func (c *Cluster) receive(data []byte) {
 	var cmd control.Command
 	if len(data) > maxCommand {
@@ -296,7 +284,7 @@ func (c *Cluster) receive(data []byte) {
 	c.mu.Unlock()
 }
 
-// handle executes a command of another node. A command without a known payload comes from a node of another version.
+// A command without a known payload comes from a node of another version.
 func (c *Cluster) handle(cmd *control.Command) {
 	switch {
 	case cmd.Node != nil:
@@ -314,8 +302,7 @@ func (c *Cluster) handle(cmd *control.Command) {
 	}
 }
 
-// alive notes a sign of life. A node that was unknown is greeted, as it does not know this
-// one either.
+// alive notes a sign of life, and greets an unknown node, which does not know this one either.
 func (c *Cluster) alive(uid string, n *control.Node) {
 	n.UID = uid
 	c.compare(uid, n)
@@ -337,7 +324,6 @@ func (c *Cluster) alive(uid string, n *control.Node) {
 	}
 }
 
-// compare compares the clock of another node with the clock of this node.
 func (c *Cluster) compare(uid string, n *control.Node) {
 	if c.cfg.Clocks == nil {
 		return
@@ -364,7 +350,6 @@ func (c *Cluster) gone(uid string) {
 	}
 }
 
-// warnPause is the least time between two log lines about messages.
 const warnPause = 10 * time.Second
 
 func (c *Cluster) warn(err error) {
@@ -386,12 +371,10 @@ func (c *Cluster) isClosed() bool {
 	return c.closed
 }
 
-// farewellTimeout bounds how long a node that ends waits for its controller, which may not
-// work any more.
+// farewellTimeout bounds how long a node that ends waits for a controller that may not work any more.
 const farewellTimeout = 2 * time.Second
 
-// Leave tells the other nodes that this one is about to end. It still receives their
-// messages and answers them.
+// Leave tells the other nodes that this one is about to end. It still answers their messages.
 func (c *Cluster) Leave(ctx context.Context) {
 	c.mu.Lock()
 	if c.left {
@@ -413,8 +396,8 @@ func (c *Cluster) Leave(ctx context.Context) {
 	}
 }
 
-// Close ends everything and waits for the end of all work, answers under way included. From
-// then on messages are ignored. Leave must be called before.
+// Close ends and awaits all work, answers under way included. From then on messages are ignored. Leave must be called
+// before.
 func (c *Cluster) Close() {
 	c.mu.Lock()
 	c.closed = true

@@ -12,14 +12,13 @@ const (
 	// maxRemembered.
 	rememberFor   = forgetAfter
 	maxRemembered = 32 << 10
-	// maxConfirm bounds the confirmations that wait to be sent to a node. More are not
-	// sent: the node sends the command again.
+	// maxConfirm bounds the confirmations that wait for a node. It sends a command again whose confirmation was dropped.
 	maxConfirm = 4096
 )
 
-// doneBefore knows the commands that were done. One goroutine may use it at a time.
+// doneBefore knows the commands that were done, in two generations: commands that were done before since are in old. One
+// goroutine may use it at a time.
 type doneBefore struct {
-	// There are two generations: commands that were done before since are in old.
 	young, old map[doneKey]struct{}
 	since      time.Time
 }
@@ -45,8 +44,8 @@ func (d *doneBefore) note(uid string, id uint64, now time.Time) (before bool) {
 	return false
 }
 
-// do does a command of another node, unless it was done before or its time is over, and
-// confirms it. A sender that does not know this node yet sets no time for it.
+// do does and confirms a command of another node, unless it was done before or its time is over. A sender that does not
+// know this node yet sets no time for it.
 func (c *Cluster) do(cmd *control.Command) {
 	if cmd.ID == 0 { // the sender waits for no confirmation
 		c.cfg.Handler.Apply(cmd)
@@ -72,7 +71,7 @@ func (c *Cluster) do(cmd *control.Command) {
 	}
 }
 
-// runConfirm sends confirmations. Confirmations for one node that gather while others are sent share a message.
+// runConfirm sends the confirmations that gathered for a node in one message.
 func (c *Cluster) runConfirm() {
 	for {
 		select {
@@ -93,7 +92,6 @@ func (c *Cluster) runConfirm() {
 	}
 }
 
-// confirmed handles the confirmation of another node.
 func (c *Cluster) confirmed(uid string, m *control.Confirmation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,17 +7,14 @@ import (
 	"strings"
 )
 
-// maxPattern bounds the length of a pattern in bytes, and with it the cost of compiling and matching.
+// maxPattern bounds the bytes of a pattern, and so the cost of compiling and matching.
 const maxPattern = 1024
 
-// compileGlob compiles a pattern of at most 1,024 bytes. match reports whether the whole of a
-// name matches, and may be called from any goroutine. The empty pattern matches every name.
-//
-// * and ** stand for any characters, ? for one, [a-c] and [!ab] for one of a class,
-// {foo,bar} for alternatives; a character behind a backslash stands for itself.
-//
-// The pattern becomes an RE2 expression, which matches every pattern in linear time. Glob
-// libraries backtrack, so one request with nested alternatives could hold a CPU for hours.
+// compileGlob compiles a pattern. match reports whether the whole of a name matches, and may be called from any
+// goroutine. The empty pattern matches every name. * and ** stand for any characters, ? for one, [a-c] and [!ab] for one
+// of a class, {foo,bar} for alternatives; a character behind a backslash stands for itself. The pattern becomes an RE2
+// expression, which matches in linear time. Glob libraries backtrack, so one request with nested alternatives could hold
+// a CPU for hours.
 func compileGlob(pattern string) (match func(name string) bool, err error) {
 	if pattern == "" {
 		return func(string) bool { return true }, nil
@@ -69,8 +66,7 @@ func compileGlob(pattern string) (match func(name string) bool, err error) {
 	return re.MatchString, nil
 }
 
-// class translates a class and returns its length in runes, with the closing bracket. in begins behind the opening
-// bracket.
+// class translates a class that begins behind the opening bracket, and returns its length in runes with the closing one.
 func class(expr *strings.Builder, in []rune) (int, error) {
 	i := 0
 	expr.WriteByte('[')

@@ -10,34 +10,29 @@ import (
 const (
 	// silentAfter is the time without a sign of life after which a node is silent.
 	silentAfter = 7 * time.Second
-	// missedFor is how long a node that fell silent without a farewell may still have
-	// clients, so that a survey without it is not complete. A node that is stopped sends no
-	// pings, and its clients go to other nodes after 25 s and 10 s more.
+	// missedFor is how long a node that fell silent without a farewell may still have clients, so that a survey without
+	// it is not complete: a stopped node sends no pings, and its clients leave after 25 s and 10 s more.
 	missedFor = 45 * time.Second
-	// forgetAfter is how long a silent node is remembered. If it comes back earlier, it gets
-	// the commands that it missed.
+	// forgetAfter is how long a silent node is remembered. If it comes back earlier, it gets the commands that it
+	// missed.
 	forgetAfter = 5 * time.Minute
-	// absentAfter is the time after which a node is absent: the engine says at two moments with at least this time
-	// between them that no process receives messages for the node. A node whose connection breaks has another
-	// connection before, as a rule.
+	// A node is absent once the engine has said at two moments, absentAfter apart at least, that no process receives
+	// messages for it. A node whose connection breaks has another one before, as a rule.
 	absentAfter = 250 * time.Millisecond
-	// deafAfter is how long this node may receive nothing, not even its own messages. After
-	// that it was stopped or cut off from the engine, and others need not have been silent.
+	// A node that receives nothing for deafAfter, not even its own messages, was stopped or cut off from the engine.
+	// Then others need not have been silent.
 	deafAfter = pingInterval + time.Second
-	// leftFor is how long the registry remembers that a node left, so that a sign of life
-	// that arrives after the farewell does not bring it back.
+	// leftFor is how long the registry remembers that a node left, because a sign of life may arrive after the farewell.
 	leftFor = 30 * time.Second
-	// maxNodes bounds how many nodes are known, and how many that left are remembered.
+	// maxNodes bounds the nodes that are known, and the remembered ones that left.
 	maxNodes = 4096
-	// maxUID and maxName bound the texts of a node, in bytes.
-	maxUID  = 64
-	maxName = 255
-	// The clock of another node may be slower than ours by one part in driftParts.
+	maxUID   = 64
+	maxName  = 255
+	// The clock of another node may be slower than this one's by one part in driftParts.
 	driftParts = 1000
 )
 
-// registry knows the other nodes. It has no clock: methods that need the time get it as an
-// argument. One goroutine may use it at a time.
+// registry knows the other nodes. It has no clock: methods get the time. One goroutine may use it at a time.
 type registry struct {
 	start time.Time
 	// heard is when the last message of any node came, this one included. Since hearing,
@@ -50,12 +45,12 @@ type registry struct {
 type entry struct {
 	node *control.Node
 	seen time.Time
-	// lead is a lower bound of how far the node's clock is ahead of the time since
-	// registry.start: the message with its clock was sent before it arrived.
+	// lead is at most how far the node's clock is ahead of the time since registry.start: a message with that clock was
+	// sent before it arrived.
 	lead time.Duration
 	lost bool // not listed any more
-	// missed is when the engine first said that no process receives messages for the node. absent is set when the
-	// engine says so again absentAfter later. Both end with the next message of the node.
+	// missed is when the engine first said that no process receives messages for the node. absent is set when it says so
+	// absentAfter later. Both end with the node's next message.
 	missed time.Time
 	absent bool
 	probed time.Time // when a survey asked the engine last
@@ -65,7 +60,6 @@ func newRegistry() registry {
 	return registry{start: time.Now(), nodes: make(map[string]*entry), left: make(map[string]time.Time)}
 }
 
-// hear notes that a message came.
 func (r *registry) hear(now time.Time) {
 	if now.Sub(r.heard) > deafAfter {
 		r.hearing = now
@@ -73,8 +67,7 @@ func (r *registry) hear(now time.Time) {
 	r.heard = now
 }
 
-// silence returns for how long no sign of life of a node has come while messages of others
-// have.
+// silence returns for how long others have sent messages, and a node no sign of life.
 func (r *registry) silence(e *entry, now time.Time) time.Duration {
 	switch {
 	case now.Sub(r.heard) > deafAfter:
@@ -85,12 +78,12 @@ func (r *registry) silence(e *entry, now time.Time) time.Duration {
 	return now.Sub(e.seen)
 }
 
-// silent tells that no caller needs to wait for a node.
+// silent tells that callers need not wait for a node.
 func (r *registry) silent(e *entry, now time.Time) bool {
 	return e.absent || r.silence(e, now) > silentAfter
 }
 
-// miss notes that no process receives messages for a node: its process has ended, or has no connection to the engine.
+// miss notes that no process receives messages for a node: it has ended, or has no connection to the engine.
 func (r *registry) miss(uid string, now time.Time) {
 	switch e := r.nodes[uid]; {
 	case e == nil:
@@ -101,18 +94,15 @@ func (r *registry) miss(uid string, now time.Time) {
 	}
 }
 
-// met notes that a message of a node came.
 func (r *registry) met(uid string) {
 	if e := r.nodes[uid]; e != nil {
 		e.missed, e.absent = time.Time{}, false
 	}
 }
 
-// populated tells that a node may still have clients.
 func (r *registry) populated(e *entry, now time.Time) bool { return r.silence(e, now) <= missedFor }
 
-// put notes a sign of life, and tells whether the node was not listed. The registry owns n
-// from here on.
+// put notes a sign of life, and tells whether the node was not listed. It takes n over.
 func (r *registry) put(n *control.Node, now time.Time) (unlisted bool) {
 	if _, gone := r.left[n.UID]; gone {
 		return false
@@ -137,7 +127,7 @@ func (r *registry) put(n *control.Node, now time.Time) (unlisted bool) {
 	return unlisted
 }
 
-// until returns a lower bound of the time on the node's clock in d from now.
+// until returns a lower bound of the time that the node's clock shows in d from now.
 func (r *registry) until(e *entry, now time.Time, d time.Duration) int64 {
 	return int64(now.Sub(r.start) + d + e.lead - (now.Sub(e.seen)+d)/driftParts)
 }
@@ -149,7 +139,6 @@ func cut(s string) string {
 	return strings.ToValidUTF8(s[:maxName], "")
 }
 
-// remove forgets a node that left, and returns it if it was listed.
 func (r *registry) remove(uid string, now time.Time) (listed *control.Node) {
 	if e := r.nodes[uid]; e != nil && !e.lost {
 		listed = e.node
@@ -161,8 +150,8 @@ func (r *registry) remove(uid string, now time.Time) (listed *control.Node) {
 	return listed
 }
 
-// expire takes silent nodes off the list and returns them. It forgets nodes that have been silent for forgetAfter.
-// While this node itself receives nothing, no node counts as silent.
+// expire takes silent nodes off the list, returns them, and forgets nodes that have been silent for forgetAfter. While
+// this node itself receives nothing, no node counts as silent.
 func (r *registry) expire(now time.Time) (lost []*control.Node) {
 	for uid, e := range r.nodes {
 		silence := r.silence(e, now)
@@ -182,7 +171,6 @@ func (r *registry) expire(now time.Time) (lost []*control.Node) {
 	return lost
 }
 
-// describe names a node for people.
 func (r *registry) describe(uid string) string {
 	if e := r.nodes[uid]; e != nil && e.node.Name != "" {
 		return uid + " (" + e.node.Name + ")"

@@ -7,21 +7,19 @@ import (
 	"github.com/gyrohq/gyro/internal/cluster/control"
 )
 
-// opEmulation is the survey that Relay makes.
 const opEmulation = reservedOps + "emulation"
 
 const (
-	// maxRelaying is how many requests for clients of other nodes a node passes on at a
-	// time, maxRelayingTo how many of them for one node, so that a slow node does not delay the
-	// requests for others; further ones wait. maxEmulating is how many requests of other nodes a
-	// node serves at a time; further ones get no answer. Each takes about a round trip.
+	// maxRelaying is how many requests for clients of other nodes a node passes on at a time, maxRelayingTo how many for
+	// one node, so that a slow node does not delay the others' requests; more wait. maxEmulating is how many requests of
+	// other nodes a node serves at a time; more get no answer. Each takes about a round trip.
 	maxRelaying   = 256
 	maxRelayingTo = maxRelaying / 4
 	maxEmulating  = 1024
 )
 
-// Relay asks another node to hand commands to its client that has the session ID, and waits until they are dispatched.
-// If the node has no such client, the commands are dropped without an error. ctx and the errors are as with Survey.
+// Relay has another node give commands to its client with a session ID, and waits until they are dispatched. Without
+// such a client they are dropped without an error. ctx and the errors are as with Survey.
 func (c *Cluster) Relay(ctx context.Context, to, session string, data []byte) error {
 	if to == "" {
 		return fmt.Errorf("%w: %q", ErrUnknownNode, to)
@@ -42,13 +40,13 @@ func (c *Cluster) Relay(ctx context.Context, to, session string, data []byte) er
 	return nil
 }
 
-// share is the room for requests to one node. It is there while there are requests.
+// share is the room for requests to one node, while there are requests.
 type share struct {
 	room chan struct{}
 	uses int
 }
 
-// enterShare waits for room among the requests to a node, at most Timeout. The caller must call leave.
+// enterShare waits for room among the requests to a node, at most Timeout.
 func (c *Cluster) enterShare(ctx context.Context, to string) (leave func(), err error) {
 	c.mu.Lock()
 	if _, known := c.registry.nodes[to]; !known {
@@ -81,8 +79,8 @@ func (c *Cluster) enterShare(ctx context.Context, to string) (leave func(), err 
 	}
 }
 
-// dispatch hands on the commands of a survey that Relay made, before it returns, so that the commands of one client
-// stay in order. finish waits until they are dispatched.
+// dispatch hands on the commands of Relay before it returns, which keeps the order of a client's commands. finish waits
+// until they are dispatched.
 func (c *Cluster) dispatch(data []byte) (finish func(context.Context) Answer) {
 	var req control.Emulation
 	if err := req.UnmarshalProto(data); err != nil {

@@ -22,25 +22,23 @@ const (
 )
 
 const (
-	// Timeout is how long a survey takes at most if its context has no deadline.
+	// Timeout bounds a survey whose context has no deadline.
 	Timeout = 10 * time.Second
-	// MaxData bounds the data of a request and of an answer, in bytes.
-	MaxData = 16 << 20
-	// maxTotal bounds the answers of a survey together, in bytes.
+	// MaxData bounds the data of a request and of an answer, in bytes, maxTotal all answers of a survey together.
+	MaxData  = 16 << 20
 	maxTotal = 256 << 20
-	// maxSurvey bounds how long a survey takes, even if its context has a later deadline.
+	// maxSurvey bounds a survey whose context has a later deadline.
 	maxSurvey = 5 * time.Minute
-	// maxAsking is how many surveys of this node are under way at a time; further ones wait.
-	// maxAnswering is how many surveys of other nodes it answers at a time; further ones get
-	// no answer. It is larger, as a node may begin its next survey before the answer to the
-	// last one has left the list here.
+	// maxAsking is how many surveys of this node are under way at a time; more wait. maxAnswering is how many surveys of
+	// other nodes it answers at a time; more get no answer. It is larger, as a node may begin its next survey before the
+	// answer to the last one has left the list here.
 	maxAsking    = 64
 	maxAnswering = 2 * maxAsking
 )
 
 var (
-	// ErrNoAnswer means that nodes have not answered a survey or confirmed a command. The
-	// error names them. They may have done the command, but will not do it any more.
+	// ErrNoAnswer means that the nodes which the error names have not answered a survey or confirmed a command. They may
+	// have done the command, but will not do it later.
 	ErrNoAnswer = errors.New("gyro: no answer")
 	// ErrUnknownNode means that a survey was for a node that is not in the cluster.
 	ErrUnknownNode = errors.New("gyro: no such node in the cluster")
@@ -55,7 +53,7 @@ type Answer struct {
 	Data []byte
 }
 
-// survey is a survey under way. The cluster's lock guards it.
+// survey is guarded by the cluster's lock.
 type survey struct {
 	to      string              // the only node asked; empty for all
 	waiting map[string]struct{} // nodes that have not answered
@@ -65,7 +63,6 @@ type survey struct {
 	done    chan struct{}
 }
 
-// finish ends the survey.
 func (s *survey) finish(err error) {
 	select {
 	case <-s.done:
@@ -75,7 +72,6 @@ func (s *survey) finish(err error) {
 	}
 }
 
-// excuse takes a node off waiting.
 func (s *survey) excuse(uid string) {
 	delete(s.waiting, uid)
 	if len(s.waiting) == 0 {
@@ -83,15 +79,14 @@ func (s *survey) excuse(uid string) {
 	}
 }
 
-// Survey asks all nodes, this one included, or the one named by to. It returns the answers by
-// UID when each known node has answered or left. If ctx ends earlier, or after 10 s if ctx has
-// no deadline, it returns the answers so far with an error that names the missing nodes. It
-// does so earlier if only silent nodes are missing, which may have clients for 45 s.
+// Survey asks all nodes, this one included, or the one named by to. It returns the answers by UID when each known node
+// has answered or left. If ctx ends earlier, or after 10 s if ctx has no deadline, or earlier if only silent nodes are
+// missing, which may have clients for 45 s, it returns the answers so far with an error that names the missing nodes.
 func (c *Cluster) Survey(ctx context.Context, op string, data []byte, to string) (map[string]Answer, error) {
 	return c.survey(ctx, c.asking, op, data, to)
 }
 
-// survey makes a survey once there is room among the surveys of its kind.
+// survey waits for room among the surveys of its kind.
 func (c *Cluster) survey(ctx context.Context, room chan struct{}, op string, data []byte, to string) (map[string]Answer, error) {
 	if len(data) > MaxData {
 		return nil, fmt.Errorf("gyro: data of survey %q has %d bytes, which is more than %d", op, len(data), MaxData)
@@ -136,12 +131,11 @@ const (
 	// A survey looks every silentPause whether the nodes without an answer are silent. A node that came back just now
 	// can answer before the first look.
 	silentPause = 300 * time.Millisecond
-	// It asks the engine at the first looks, and every maxLooks looks from then on, whether any process receives
-	// messages for these nodes, unless they are more than maxSingle.
+	// Unless these nodes are more than maxSingle, it asks the engine at the first looks, and then at every maxLooks,
+	// whether any process receives their messages.
 	firstLooks, maxLooks = 3, 10
 )
 
-// await waits for the end of a survey.
 func (c *Cluster) await(ctx context.Context, s *survey) {
 	ticker := time.NewTicker(silentPause)
 	defer ticker.Stop()
@@ -167,8 +161,8 @@ func (c *Cluster) await(ctx context.Context, s *survey) {
 	}
 }
 
-// probe asks the engine whether any process receives messages for these nodes, by an empty message, unless another
-// survey has just asked.
+// probe asks the engine by an empty message whether any process receives messages for these nodes, unless another survey
+// has just asked.
 func (c *Cluster) probe(ctx context.Context, uids []string) {
 	now := time.Now()
 	c.mu.Lock()
@@ -188,13 +182,11 @@ func (c *Cluster) probe(ctx context.Context, uids []string) {
 	}
 }
 
-// milliseconds until the deadline of ctx, at least one.
 func milliseconds(ctx context.Context) uint32 {
 	deadline, _ := ctx.Deadline()
 	return uint32(min(max(time.Until(deadline).Milliseconds(), 1), maxSurvey.Milliseconds()))
 }
 
-// open registers a survey, until forget.
 func (c *Cluster) open(to string) (id uint64, s *survey, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -233,7 +225,7 @@ func (c *Cluster) forget(id uint64) {
 	c.work.Done()
 }
 
-// collect takes an answer. The first one of a node counts.
+// collect takes the first answer of a node.
 func (c *Cluster) collect(from string, r *control.SurveyResponse) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -262,8 +254,7 @@ func (c *Cluster) excuse(uid string) {
 	}
 }
 
-// outcome returns the result of a survey that is done or out of time. Later answers do not
-// count.
+// outcome ends a survey: later answers do not count.
 func (c *Cluster) outcome(ctx context.Context, op string, s *survey) (map[string]Answer, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -282,7 +273,6 @@ func (c *Cluster) outcome(ctx context.Context, op string, s *survey) (map[string
 	return answers, fmt.Errorf("%w of node %s to survey %q: %w", ErrNoAnswer, c.names(s.waiting), op, s.err)
 }
 
-// answer answers a survey of another node, in the background.
 func (c *Cluster) answer(from string, req *control.SurveyRequest) {
 	room := c.answering
 	if req.Op == opEmulation {
@@ -325,7 +315,7 @@ func (c *Cluster) admit(room chan struct{}, from, op string) bool {
 	}
 }
 
-// ask has this node answer a survey. A panic of the application's handler becomes an answer.
+// ask makes an answer of a panic of the application's handler.
 func (c *Cluster) ask(ctx context.Context, from, op string, data []byte) (a Answer) {
 	defer func() {
 		if r := recover(); r != nil {

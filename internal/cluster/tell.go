@@ -14,57 +14,49 @@ import (
 	"github.com/gyrohq/gyro/internal/cluster/control"
 )
 
-// Each node confirms commands for the connections of a user, because engines carry messages
-// at most once, and may carry them late.
-//
-// A command has an ID. It is sent again under this ID to the nodes that have not confirmed
-// it; they do it once, and confirm each copy. A copy says until when a node may do it, by the
-// clock of that node. Signs of life tell a lower bound of that clock (registry.until). So a
-// copy that an engine held back is never done after the caller got an error.
-//
-// The caller does not wait for a node that has fallen silent without a farewell. The command
-// is kept for that node, and sent to it when it is back.
+// Each node confirms commands for the connections of a user, because engines carry messages at most once, and may carry
+// them late. A command is sent again, under the same ID, to the nodes that have not confirmed it; they do it once, and
+// confirm each copy. A copy says until when a node may do it, by the clock of that node, for which signs of life tell a
+// lower bound (registry.until). So a copy that an engine held back is never done after the caller got an error. The
+// caller does not wait for a node that has fallen silent without a farewell. That node gets the command when it is back.
 
 const (
-	// tellTimeout is how long a command takes at most. It is longer than silentAfter, so
-	// that a node that was killed delays a command and does not fail it.
+	// tellTimeout bounds a command. It is longer than silentAfter, so that a killed node delays a command and does not
+	// fail it.
 	tellTimeout = 8 * time.Second
-	// A node may do a copy of a command for validFor after it was sent. An engine that takes
-	// no message is given up after the same time.
+	// A node may do a copy of a command for validFor after it was sent. After the same time an engine that takes no
+	// message is given up.
 	validFor = 2 * time.Second
 	// A command is sent again after firstPause, then after pauses that double up to
 	// lastPause.
 	firstPause = 200 * time.Millisecond
 	lastPause  = time.Second
-	// maxTelling is how many commands of this node are under way at a time; further ones
-	// wait.
+	// maxTelling is how many commands of this node are under way at a time; more wait.
 	maxTelling = 1024
-	// maxSingle is the most nodes that get a message one by one, so that the engine can say of each node whether it
-	// receives any. If there are more, one message is for all.
+	// maxSingle is the most nodes that get a message one by one, so that the engine can say of each whether it receives
+	// any. More get one message for all.
 	maxSingle = 64
 	// maxOwed and maxOwedBytes bound the commands that are kept for silent nodes.
 	maxOwed      = 1024
 	maxOwedBytes = 16 << 20
-	// A node that is back gets its commands again after lastPause, then after pauses that
-	// double up to lastReminder, until it has confirmed them.
+	// A node that is back gets its commands after lastPause, then after pauses that double up to lastReminder, until it
+	// has confirmed them.
 	lastReminder = 8 * time.Second
 )
 
-// order is a command of this node that other nodes have to confirm. The cluster's lock guards
-// waiting and owed.
+// order is a command that other nodes have to confirm. The cluster's lock guards waiting and owed.
 type order struct {
 	cmd     *control.Command
 	size    int
 	at      time.Time
 	waiting map[string]struct{} // nodes that have not confirmed
 	done    chan struct{}       // closed when waiting is empty
-	// few gets an element when no more nodes are waiting than were silent when the command was given.
+	// few gets an element when no more nodes wait than were silent when the command was given.
 	few    chan struct{}
 	silent int
 	owed   bool // the caller was answered; silent nodes must still get the order
 }
 
-// strike takes a node off waiting.
 func (o *order) strike(uid string) {
 	if _, ok := o.waiting[uid]; !ok {
 		return
@@ -80,11 +72,10 @@ func (o *order) strike(uid string) {
 	}
 }
 
-// Tell has all other nodes do a command, if this node runs and has a controller. It returns
-// nil when each known node has confirmed the command, has left, or is silent and will get it
-// when it is back. Otherwise, after 8 s at most, the error names the nodes that have not
-// confirmed; they will not do the command later. An engine that takes no message is given up
-// after 2 s. If ctx is cancelled before its deadline, nodes may do the command for 2 s more.
+// Tell has all other nodes do a command, if this node runs and has a controller. It returns nil when each known node has
+// confirmed the command, has left, or is silent and will get it when it is back. Otherwise, after 8 s at most, the error
+// names the nodes that have not confirmed; they will not do the command later. An engine that takes no message is given
+// up after 2 s. If ctx is cancelled before its deadline, nodes may do the command for 2 s more.
 func (c *Cluster) Tell(ctx context.Context, cmd *control.Command) error {
 	c.mu.Lock()
 	started := c.started
@@ -108,7 +99,6 @@ func (c *Cluster) Tell(ctx context.Context, cmd *control.Command) error {
 	return c.closeOrder(o, c.insist(ctx, o))
 }
 
-// openOrder registers a command, until closeOrder.
 func (c *Cluster) openOrder(cmd *control.Command) (*order, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,7 +127,7 @@ func (c *Cluster) openOrder(cmd *control.Command) (*order, error) {
 	return o, nil
 }
 
-// insist sends a command until all nodes have confirmed it, except silent ones.
+// insist sends a command until all nodes but silent ones have confirmed it.
 func (c *Cluster) insist(ctx context.Context, o *order) error {
 	deadline, _ := ctx.Deadline()
 	limit := o.at.Add(validFor) // until the engine has taken the first message
@@ -162,7 +152,7 @@ func (c *Cluster) insist(ctx context.Context, o *order) error {
 	}
 }
 
-// settled waits, no longer than d, until all nodes have confirmed a command, except silent ones.
+// settled waits for that, no longer than d.
 func (c *Cluster) settled(ctx context.Context, o *order, d time.Duration) bool {
 	pause := time.NewTimer(d)
 	defer pause.Stop()
@@ -182,8 +172,8 @@ func (c *Cluster) settled(ctx context.Context, o *order, d time.Duration) bool {
 	}
 }
 
-// send sends a command once: the first time to all, then to the nodes that have not
-// confirmed. No known node does a copy later than limit.
+// send sends a command the first time to all, then to the nodes that have not confirmed. No known node does a copy later
+// than limit.
 func (c *Cluster) send(ctx context.Context, o *order, limit time.Time, first bool) error {
 	now := time.Now()
 	if sooner := now.Add(validFor); sooner.Before(limit) {
@@ -221,7 +211,6 @@ func (c *Cluster) send(ctx context.Context, o *order, limit time.Time, first boo
 	return nil
 }
 
-// silentOnly tells whether all nodes that have not confirmed are silent.
 func (c *Cluster) silentOnly(o *order) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -239,7 +228,7 @@ func (c *Cluster) heard(uids map[string]struct{}) (heard []string) {
 	return heard
 }
 
-// unconfirmed returns the error for the caller of a command that not all have confirmed.
+// unconfirmed is the error for the caller.
 func (c *Cluster) unconfirmed(o *order, sent bool, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -255,7 +244,6 @@ func (c *Cluster) unconfirmed(o *order, sent bool, err error) error {
 	return fmt.Errorf("%w of node %s: %w", ErrNoAnswer, c.names(o.waiting), err)
 }
 
-// names lists nodes for people. The lock is held.
 func (c *Cluster) names(uids map[string]struct{}) string {
 	var names []string
 	for _, uid := range slices.Sorted(maps.Keys(uids)) {
@@ -264,7 +252,7 @@ func (c *Cluster) names(uids map[string]struct{}) string {
 	return strings.Join(names, ", ")
 }
 
-// closeOrder ends a command whose caller gets err, or keeps it for silent nodes.
+// closeOrder ends a command, or keeps it for silent nodes.
 func (c *Cluster) closeOrder(o *order, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -287,7 +275,6 @@ func (c *Cluster) closeOrder(o *order, err error) error {
 	return nil
 }
 
-// strike takes a node off a command's waiting nodes. The lock is held.
 func (c *Cluster) strike(o *order, uid string) {
 	o.strike(uid)
 	if o.owed && len(o.waiting) == 0 {
@@ -295,15 +282,13 @@ func (c *Cluster) strike(o *order, uid string) {
 	}
 }
 
-// forgive drops a command that was kept for silent nodes. The lock is held.
 func (c *Cluster) forgive(o *order) {
 	delete(c.orders, o.cmd.ID)
 	c.owed--
 	c.owedBytes -= o.size
 }
 
-// remind sends a node that is back the commands that it missed, in the background. The lock
-// is held.
+// remind sends a node that is back the commands that it missed, in the background. The lock is held.
 func (c *Cluster) remind(uid string) {
 	if c.closed || c.reminding[uid] {
 		return
@@ -319,8 +304,7 @@ func (c *Cluster) remind(uid string) {
 	})
 }
 
-// remindOnce sends a node the commands that it missed. It returns false when there are none,
-// or the node is silent again; then another remind may begin.
+// remindOnce returns false if there are none, or the node is silent again; then another remind may begin.
 func (c *Cluster) remindOnce(uid string) bool {
 	c.mu.Lock()
 	var missed []*order

@@ -15,14 +15,14 @@ const (
 	ByRecovery    = "recovery"
 )
 
-// Epochs records that streams have begun anew. All subscribers of a channel notice that, one after the
-// other, so it is recorded once per minute. Any goroutine may use it. A nil Epochs records nothing.
+// Epochs records that streams have begun anew: once per minute, although all subscribers of a channel notice it. Any
+// goroutine may use it. A nil Epochs records nothing.
 type Epochs struct {
 	ring *Ring
 	once guard.PerMinute
 }
 
-// Epochs returns a recorder of new epochs in the ring of the node; nil if r is nil.
+// Epochs returns nil if r is nil.
 func (r *Recorder) Epochs() *Epochs {
 	if r == nil {
 		return nil
@@ -30,11 +30,11 @@ func (r *Recorder) Epochs() *Epochs {
 	return &Epochs{ring: r.Node()}
 }
 
-// maxEpoch is how much of an epoch is recorded, in bytes, so that two of them are one text.
+// maxEpoch bounds the bytes of an epoch, so that two of them are one text.
 const maxEpoch = 100
 
-// Compare records that the stream of a channel had another epoch before, and reports whether it had. An
-// empty epoch is not known.
+// Compare records that the stream of a channel had another epoch before, and reports whether it had. An empty epoch is
+// not known.
 func (e *Epochs) Compare(by, ch, before, now string) (anew bool) {
 	if before == now || before == "" || now == "" {
 		return false

@@ -22,9 +22,9 @@ type Record struct {
 }
 
 const (
-	// chunkSize is how much memory a ring takes at a time, in bytes.
+	// chunkSize is how many bytes a ring takes at a time.
 	chunkSize = 64 << 10
-	// headSize is the size of a record without its texts, maxText the size of a text.
+	// The size of a record without its texts, and the most of a text.
 	headSize = 2 + 1 + texts + 4 + 4 + 8 + 16
 	texts    = 6
 	maxText  = 255
@@ -37,8 +37,8 @@ type Recorder struct {
 	rings []*Ring
 }
 
-// New returns a recorder with a ring for each loop, and one for the node. Together they take size
-// bytes, but each of them at least 128 KiB. With a size below 1 it returns nil.
+// New returns a recorder with a ring for each loop, and one for the node. Together they take size bytes, each at least
+// 128 KiB. With a size below 1 it returns nil.
 func New(size, loops int) *Recorder {
 	if size < 1 {
 		return nil
@@ -67,9 +67,9 @@ func (r *Recorder) Node() *Ring {
 	return r.rings[len(r.rings)-1]
 }
 
-// Ring holds the latest records of a loop. Any goroutine may use it: a work queue of the loop records
-// refusals, and a reader can read although the loop hangs. The lock is hardly ever taken by two
-// at a time, and held for one record, or for the copy of one chunk. The methods of a nil Ring do nothing.
+// Ring holds the latest records of a loop. Any goroutine may use it: a work queue records refusals, and a reader can read
+// although the loop hangs. The lock is hardly ever contended, and held for one record, or for the copy of one chunk. The
+// methods of a nil Ring do nothing.
 type Ring struct {
 	mu     sync.Mutex
 	chunks []chunk
@@ -78,18 +78,15 @@ type Ring struct {
 	last   int64
 }
 
-// chunk has whole records, in its first used bytes.
 type chunk struct {
-	data *[chunkSize]byte
-	used int
-	// first is the time of its first record.
+	data  *[chunkSize]byte
+	used  int
 	first int64
 }
 
 func newRing(size int) *Ring { return &Ring{most: max(size/chunkSize, 2), newest: -1} }
 
-// Add records an event that happened at now, in nanoseconds since the Unix epoch. An event that is
-// added later gets no earlier time.
+// Add records an event that happened at now, in nanoseconds since the Unix epoch. A later event gets no earlier time.
 func (r *Ring) Add(now int64, e *Record) {
 	if r == nil {
 		return
@@ -119,7 +116,6 @@ func (r *Ring) Add(now int64, e *Record) {
 	}
 }
 
-// room returns the memory for a record.
 func (r *Ring) room(size int) []byte {
 	if r.newest < 0 || r.chunks[r.newest%r.most].used+size > chunkSize {
 		if r.newest++; len(r.chunks) < r.most {
@@ -134,8 +130,8 @@ func (r *Ring) room(size int) []byte {
 	return b
 }
 
-// span returns the numbers of the oldest and of the newest chunk that the ring has, and the time from
-// which on it has forgotten nothing; 0 if it has forgotten nothing at all.
+// span returns the numbers of the oldest and newest chunk, and the time from which on the ring has forgotten nothing; 0
+// if it never has.
 func (r *Ring) span() (oldest, newest int, from int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,8 +141,8 @@ func (r *Ring) span() (oldest, newest int, from int64) {
 	return oldest, r.newest, from
 }
 
-// copyOf copies the records of a chunk into buf, which has chunkSize bytes. It returns false if the
-// ring has forgotten the chunk. first is the time of its first record.
+// copyOf copies the records of a chunk into buf, or returns false if the ring has forgotten it. first is the time of the
+// first record.
 func (r *Ring) copyOf(number int, buf []byte) (records []byte, first int64, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,8 +11,7 @@ import (
 	"github.com/gyrohq/gyro/inspect"
 )
 
-// Read returns the latest records that a query selects, at most q.Limit of them, in their order. It
-// sets all fields but Node.
+// Read returns the latest records that a query selects, at most q.Limit, in their order. It sets all fields but Node.
 func (r *Recorder) Read(q *inspect.Query) (log inspect.Log) {
 	if r == nil {
 		return log
@@ -35,7 +34,7 @@ func (r *Recorder) Read(q *inspect.Query) (log inspect.Log) {
 	return log
 }
 
-// read reads one ring, the newest chunk first.
+// read reads the newest chunk first.
 func (r *Ring) read(s *selector, buf []byte) (log inspect.Log) {
 	oldest, newest, from := r.span()
 	if from != 0 {
@@ -78,7 +77,6 @@ func latest(log inspect.Log, limit int) inspect.Log {
 	return log
 }
 
-// selector is a query while a ring is read.
 type selector struct {
 	*inspect.Query
 	client uuid.UUID
@@ -86,10 +84,8 @@ type selector struct {
 	node   bool // the ring belongs to the node
 }
 
-// Tells whether the query names neither a user nor a client.
 func (s *selector) nobody() bool { return s.User == "" && s.Client == "" }
 
-// events returns the records of a chunk that are selected.
 func (s *selector) events(records []byte) (list []inspect.Event) {
 	for len(records) > 0 {
 		size := int(binary.LittleEndian.Uint16(records))

@@ -7,8 +7,8 @@ import (
 	"github.com/gyrohq/gyro/inspect"
 )
 
-// Watch returns a function that records the parts of a node that stop working or work again. It is called
-// now and then, by one goroutine at a time. It returns nil if r is nil.
+// Watch returns a function that records the parts of a node that stop working or work again, for one goroutine at a
+// time. It returns nil if r is nil.
 func (r *Ring) Watch(health func() []broker.Health) func() {
 	if r == nil {
 		return nil
@@ -33,5 +33,5 @@ func (r *Ring) Watch(health func() []broker.Health) func() {
 	}
 }
 
-// Lost records that events of the broker may have got lost.
+// Lost records that events of the broker may be lost.
 func (r *Ring) Lost() { r.Add(time.Now().UnixNano(), &Record{Kind: inspect.Lost}) }

@@ -26,23 +26,20 @@ const (
 	opSnapshot    = "centrifuge_snapshot"
 )
 
-// Inspector asks all nodes, and answers for this one. The exported fields are set before its use.
-// Any goroutine may use it.
+// Inspector asks all nodes, and answers for this one. The exported fields are set before its use. Any goroutine may use
+// it.
 type Inspector struct {
-	// Node is the UID of this node.
 	Node string
-	// Clients and Recorder of this node. Recorder may be nil.
+	// Recorder may be nil.
 	Clients  *client.Registry
 	Recorder *flightrecorder.Recorder
-	// Survey asks the nodes of the cluster.
-	Survey func(ctx context.Context, op string, data []byte, to string) (map[string]cluster.Answer, error)
-	// Nodes returns the nodes of the cluster.
-	Nodes func(ctx context.Context) ([]inspect.Node, error)
+	Survey   func(ctx context.Context, op string, data []byte, to string) (map[string]cluster.Answer, error)
+	Nodes    func(ctx context.Context) ([]inspect.Node, error)
 	// Expressions compiles the expressions of filters; nil: there are none.
 	Expressions func(text string) (inspect.Condition, error)
 
 	snapshots snapshots
-	// searching lets one request at a time evaluate an expression: each may take a processor for searchTime.
+	// searching lets one request at a time evaluate an expression, which may take a processor for searchTime.
 	searching chan struct{}
 	once      sync.Once
 }
@@ -53,8 +50,8 @@ type message interface {
 	UnmarshalProto(data []byte) error
 }
 
-// Connections returns the connections of all nodes that f selects. If nodes do not answer, it returns the connections
-// of the others with an error that wraps cluster.ErrNoAnswer.
+// Connections returns the connections of all nodes that f selects. If nodes do not answer, it returns those of the
+// others with an error that wraps cluster.ErrNoAnswer.
 func (i *Inspector) Connections(ctx context.Context, f inspect.Filter) (all inspect.Connections, err error) {
 	if f.Limit, err = limit(f.Limit); err != nil {
 		return all, err
@@ -83,7 +80,6 @@ func (i *Inspector) Connections(ctx context.Context, f inspect.Filter) (all insp
 	return all, err
 }
 
-// request returns the request for the nodes, if the filter is sound.
 func (i *Inspector) request(f *inspect.Filter) (*control.ConnectionsRequest, error) {
 	req := &control.ConnectionsRequest{User: f.User, Client: f.Client, Channel: f.Channel, Limit: uint32(f.Limit), Expression: f.Expression}
 	if f.Labels != nil {
@@ -93,7 +89,7 @@ func (i *Inspector) request(f *inspect.Filter) (*control.ConnectionsRequest, err
 	return req, err
 }
 
-// selection compiles a filter. An error wraps protocol.ErrorBadRequest.
+// An error of selection wraps protocol.ErrorBadRequest.
 func (i *Inspector) selection(req *control.ConnectionsRequest) (*selection, error) {
 	s := &selection{
 		Filter: inspect.Filter{User: req.User, Client: req.Client, Channel: req.Channel, Limit: min(int(req.Limit), inspect.MaxLimit)},
@@ -124,8 +120,8 @@ func (i *Inspector) selection(req *control.ConnectionsRequest) (*selection, erro
 	return s, nil
 }
 
-// Flight returns the events of all nodes that q selects. If nodes do not answer, it returns the events of the others
-// with an error that wraps cluster.ErrNoAnswer.
+// Flight returns the events of all nodes that q selects. If nodes do not answer, it returns those of the others with an
+// error that wraps cluster.ErrNoAnswer.
 func (i *Inspector) Flight(ctx context.Context, q inspect.Query) (all inspect.Log, err error) {
 	if q.Limit, err = limit(q.Limit); err != nil {
 		return all, err
@@ -160,7 +156,7 @@ func limit(n int) (int, error) {
 }
 
 // ask makes a survey of all nodes, or of the node with the UID to, and calls take with each answer. If an answer cannot
-// be used, ask returns an error, after it has taken all others.
+// be used, it returns an error after it has taken all others.
 func (i *Inspector) ask(ctx context.Context, op string, req message, to string, take func(uid string, data []byte) error) error {
 	answers, err := i.Survey(ctx, op, req.AppendProto(nil), to)
 	for uid, a := range answers {

@@ -1,6 +1,6 @@
 // Package operations has the operations of a node for other nodes and for operators. Member carries out commands of the
-// cluster on this node's clients and answers the surveys of other nodes. Inspector finds the connections of all nodes,
-// and the recorded events of these connections.
+// cluster on this node's clients, and answers the surveys of other nodes. Inspector finds the connections of all nodes,
+// and their recorded events.
 package operations
 
 import (
@@ -19,27 +19,22 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Member implements cluster.Handler for the clients of a node. The exported fields are
-// constant.
+// Member implements cluster.Handler for the clients of a node. The exported fields are constant.
 type Member struct {
-	// UID, Name, Version and Started describe the node to others.
 	UID, Name, Version string
 	Started            time.Time
 	Clients            *client.Registry
 	Routes             *route.Table
 	// Survey answers the application's surveys.
-	Survey func(ctx context.Context, from, op string, data []byte) (cluster.Answer, error)
-	// Inspector answers the surveys of other nodes about connections and events.
+	Survey    func(ctx context.Context, from, op string, data []byte) (cluster.Answer, error)
 	Inspector *Inspector
-	// Process returns the processor and memory use of the process.
-	Process func() inspect.Process
+	Process   func() inspect.Process
 
 	// subscriptions is the number that Info got last.
 	subscriptions atomic.Int64
 }
 
-// Describe implements cluster.Handler. It takes 1 s at most, so that the node does not look
-// dead to the others when a loop hangs.
+// Describe implements cluster.Handler. It takes 1 s at most, so that a loop that hangs does not make the node look dead.
 func (m *Member) Describe(ctx context.Context) inspect.Node {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -47,7 +42,7 @@ func (m *Member) Describe(ctx context.Context) inspect.Node {
 	return info
 }
 
-// Info describes the node. With an error, which is the error of ctx, NumSubs is an earlier one.
+// Info describes the node. With an error, which is from ctx, NumSubs is an earlier one.
 func (m *Member) Info(ctx context.Context) (inspect.Node, error) {
 	subs, err := m.Clients.Subscriptions(ctx)
 	if err == nil {
@@ -99,8 +94,7 @@ func (m *Member) Apply(cmd *control.Command) {
 	m.Clients.PostEach(&t, do)
 }
 
-// Operate makes every node carry out a command, the others first. Without an error all have
-// done it.
+// Operate makes every node carry out a command, the others first. Without an error all have done it.
 func (m *Member) Operate(ctx context.Context, c *cluster.Cluster, cmd *control.Command) error {
 	t, do, err := operation(cmd)
 	if err == nil {
@@ -114,8 +108,8 @@ func (m *Member) Operate(ctx context.Context, c *cluster.Cluster, cmd *control.C
 
 var _ cluster.Handler = (*Member)(nil)
 
-// operation returns the clients of a command, and the action on each of them. Codes that no client can get, which
-// another node's software may let pass, are replaced by the default codes of such a command.
+// operation returns the clients of a command, and the action on each. Codes that no client can get, which another node's
+// software may let pass, become the default codes of such a command.
 func operation(cmd *control.Command) (t client.Target, do func(*client.Client), err error) {
 	switch {
 	case cmd.Subscribe != nil:

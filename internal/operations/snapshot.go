@@ -18,23 +18,21 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Bounds of a page of a snapshot. A page ends with the step of a walk that reaches a bound.
+// A page ends with the step of a walk that reaches a bound.
 const (
 	pageConnections = 500
 	pageChannels    = 5_000
 	pageBytes       = 256 << 10 // about; NATS carries 1 MiB by default
-	// pageTime is how long a node looks for the connections of a page; then the page has the connections found so far.
+	// pageTime is how long a node looks for the connections of a page.
 	pageTime = 2 * time.Second
 )
 
-// Bounds of the snapshots that are under way at a node: how many there may be, and after how long without a
-// request one is forgotten.
+// How many snapshots a node may have under way, and after how long without a request one is forgotten.
 const (
 	maxSnapshots = 16
 	forgetAfter  = 4 * time.Minute // the asking node takes a page of each of atATime nodes in turns, each within 20 s
 )
 
-// snapshots are the snapshots of this node that other nodes, or this node itself, fetch.
 type snapshots struct {
 	mu sync.Mutex
 	m  map[string]*snapshot
@@ -61,7 +59,6 @@ func (s *snapshots) take(id string) *snapshot {
 	return of
 }
 
-// reserve makes room for a snapshot.
 func (s *snapshots) reserve(id string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +97,6 @@ func (s *snapshots) drop(id string, of *snapshot) {
 	delete(s.m, id)
 }
 
-// page answers a request for a page.
 func (i *Inspector) page(ctx context.Context, req *control.SnapshotRequest) (_ message, err error) {
 	var of *snapshot
 	if req.Page == 0 && !req.Close && req.Filter != nil {
@@ -130,7 +126,6 @@ func (i *Inspector) page(ctx context.Context, req *control.SnapshotRequest) (_ m
 	return res, err
 }
 
-// fill adds connections to a page until it is full.
 func (s *selection) fill(ctx context.Context, walk *client.Walk, res *control.ConnectionsResponse) error {
 	channels, size, began := 0, 0, time.Now()
 	for res.More = true; res.More && len(res.Connections) < pageConnections && channels < pageChannels && size < pageBytes && time.Since(began) < pageTime; {
@@ -153,9 +148,9 @@ func (s *selection) fill(ctx context.Context, walk *client.Walk, res *control.Co
 // atATime is how many nodes a snapshot is fetched from at a time.
 const atATime = 8
 
-// Snapshot calls see with all connections that f selects, by nodes and pages: one call at a time, with the pages of
-// some nodes in turns. If nodes do not answer, or not to the end, the error wraps cluster.ErrNoAnswer and names them,
-// after the pages of the others.
+// Snapshot calls see with all connections that f selects: one call at a time, with the pages of some nodes in turns. If
+// nodes do not answer, or not to the end, the error wraps cluster.ErrNoAnswer and names them, after the pages of the
+// others.
 func (i *Inspector) Snapshot(ctx context.Context, f inspect.Filter, see func(inspect.Page) error) error {
 	f.Limit = 0
 	req, err := i.request(&f)
@@ -212,7 +207,6 @@ func (i *Inspector) Snapshot(ctx context.Context, f inspect.Filter, see func(ins
 	return nil
 }
 
-// fetch gets the pages of a node.
 func (i *Inspector) fetch(ctx context.Context, node inspect.Node, filter *control.ConnectionsRequest, see func(inspect.Page) error) error {
 	req := &control.SnapshotRequest{ID: uuid.NewString(), Filter: filter}
 	for more := true; more; req.Page, req.Filter = req.Page+1, nil {
@@ -238,8 +232,7 @@ func (i *Inspector) fetch(ctx context.Context, node inspect.Node, filter *contro
 	return nil
 }
 
-// giveUp tells a node that the caller fetches nothing more from a snapshot. If the node does not hear of it, it forgets
-// the snapshot by itself.
+// giveUp tells a node that no more pages are fetched. A node that does not hear of it forgets the snapshot later.
 func (i *Inspector) giveUp(ctx context.Context, uid, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -273,8 +266,7 @@ type selection struct {
 	late      bool              // step has stopped
 }
 
-// step returns the next connections that are selected. They may be none, although there are more. more is true if it has
-// stopped.
+// step returns the next connections that are selected, perhaps none, and whether there are more.
 func (s *selection) step(ctx context.Context, walk *client.Walk) (list []inspect.Connection, more bool, err error) {
 	list, more, err = walk.Connections(ctx, &s.Filter, s.labels)
 	if err != nil || s.condition == nil {
@@ -292,7 +284,6 @@ func (s *selection) step(ctx context.Context, walk *client.Walk) (list []inspect
 	return kept, more, nil
 }
 
-// selects evaluates the expression.
 func (s *selection) selects(ctx context.Context, c *inspect.Connection) bool {
 	yes, err := s.condition(ctx, c)
 	if err != nil && s.failed == "" {
@@ -301,7 +292,6 @@ func (s *selection) selects(ctx context.Context, c *inspect.Connection) bool {
 	return err == nil && yes
 }
 
-// search answers with the connections that an expression selects, until there are enough of them.
 func (s *selection) search(ctx context.Context, walk *client.Walk, limit int) (res *control.ConnectionsResponse, err error) {
 	defer walk.Close()
 	res = new(control.ConnectionsResponse)
@@ -330,7 +320,7 @@ func (s *selection) search(ctx context.Context, walk *client.Walk, limit int) (r
 	return res, nil
 }
 
-// searchTime is how long a node evaluates an expression; an answer then has the connections found so far.
+// searchTime is how long a node evaluates an expression; its answer has the connections found so far.
 const searchTime = 4 * time.Second
 
 var errNoExpressions = fmt.Errorf("%w: %w: this node evaluates none: see gyro.Config.Expressions", protocol.ErrorBadRequest, inspect.ErrExpression)

@@ -7,5 +7,4 @@ import (
 	"time"
 )
 
-// cpuTime is not known here.
 func cpuTime() (time.Duration, error) { return 0, errors.ErrUnsupported }

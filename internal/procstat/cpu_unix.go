@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// cpuTime is the CPU that the process has used, in the kernel and outside of it.
+// cpuTime is the CPU time in the kernel and outside of it.
 func cpuTime() (time.Duration, error) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

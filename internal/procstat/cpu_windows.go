@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// cpuTime is the CPU that the process has used, in the kernel and outside of it.
+// cpuTime is the CPU time in the kernel and outside of it.
 func cpuTime() (time.Duration, error) {
 	process, err := syscall.GetCurrentProcess()
 	if err != nil {

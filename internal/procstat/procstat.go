@@ -10,7 +10,7 @@ import (
 	"github.com/gyrohq/gyro/inspect"
 )
 
-// every is how often a Meter measures. CPU is the mean of that time.
+// every is how often a Meter measures; CPU is the mean of that time.
 const every = 3 * time.Second
 
 // Meter measures the process. Any goroutine may use it.
@@ -46,7 +46,7 @@ func (m *Meter) Tick() {
 	}
 }
 
-// measure notes the process's use of processor and memory. A figure that cannot be measured keeps its last value.
+// A figure that cannot be measured keeps its last value.
 func (m *Meter) measure(now time.Time) {
 	p := m.Process()
 	if used, err := m.cpu(); err == nil {
@@ -64,7 +64,7 @@ func (m *Meter) measure(now time.Time) {
 	m.newest.Store(&p)
 }
 
-// held is the memory that the Go runtime has from the system and has not given back.
+// held is what the Go runtime has from the system and has not given back.
 func held() int64 {
 	s := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(s)

@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// resident is the resident memory of the process in bytes.
 func resident() (int64, error) {
 	const file = "/proc/self/statm"
 	text, err := os.ReadFile(file)

@@ -10,7 +10,7 @@ import (
 	"github.com/gyrohq/gyro/protocol/codec"
 )
 
-// ID of a client. The method is called only if a tap watches the client.
+// ID of a client. It is called only if a tap watches the client.
 type ID interface{ ID() string }
 
 // Client is a client whose messages taps may watch.
@@ -26,7 +26,6 @@ type Message interface {
 	Push() *protocol.Push
 }
 
-// connected reports whether the user of a client is known.
 func connected(c Client) bool {
 	_, ok := c.Agent()
 	return ok
@@ -52,7 +51,7 @@ func (t *Table) Watches(c Client) bool {
 	return a != nil && a.ofClient(c) != nil
 }
 
-// Delivered tells of a message that a client gets as a subscriber of a channel.
+// Delivered tells of a message that a client gets as a subscriber.
 func (t *Table) Delivered(id ID, c Client, m Message) {
 	if a := t.current(); a != nil {
 		a.delivered(id, c, m)
@@ -169,7 +168,6 @@ func (t *taps) closed(id ID, c Client, d protocol.Disconnect) {
 	keep(e, byUser)
 }
 
-// ofClient returns the taps of the client's user.
 func (t *taps) ofClient(c Client) []*tap {
 	if len(t.users) == 0 || !connected(c) {
 		return nil
@@ -229,7 +227,6 @@ func encode(json, proto func() ([]byte, error)) (text, data []byte, size int) {
 	return nil, nil, len(data)
 }
 
-// replyType is the type of a reply: the method of its result.
 func replyType(r *protocol.Reply) string {
 	switch m := observe.Message(r.Method()); {
 	case r.Push != nil:

@@ -1,6 +1,6 @@
-// Package tap watches the messages of single users and channels, for operators. A node that is asked keeps the messages
-// of a tap in a bounded buffer until the asking node fetches them, some times a second, by a survey. A tap ends by
-// itself when no node asks for its messages any more. Without taps, the node loads one pointer for each message.
+// Package tap watches the messages of single users and channels, for operators. A node keeps the messages of a tap in a
+// bounded buffer until the asking node fetches them, some times a second, by a survey. A tap ends by itself when no node
+// fetches. Without taps, the node loads one pointer for each message.
 package tap
 
 import (
@@ -20,15 +20,15 @@ const (
 	MaxTaps = 16
 	// lease is how long a tap lives without being fetched.
 	lease = 10 * time.Second
-	// maxEvents and maxBytes bound the events that wait in a tap, maxFetched the bytes of one fetch.
+	// maxEvents and maxBytes bound the events that wait in a tap, maxFetched a fetch.
 	maxEvents  = 4096
 	maxBytes   = 4 << 20
 	maxFetched = 512 << 10
-	// maxMessage bounds a message that is shown; bytes.
+	// maxMessage bounds the bytes of a message that is shown.
 	maxMessage = 32 << 10
-	// eventSize is the size of an event besides its message; bytes.
+	// eventSize is what an event takes besides its message, in bytes.
 	eventSize = 256
-	// maxWaiting is of how many commands on channels a tap of a channel awaits the reply.
+	// maxWaiting bounds the commands whose reply a tap of a channel awaits.
 	maxWaiting = 1024
 )
 
@@ -38,7 +38,7 @@ var (
 	errKind    = errors.New(`a tap is for a "user" or a "channel"`)
 )
 
-// Table has the taps of a node. Any goroutine may use it. A nil table has none.
+// Table has the taps of a node; nil has none. Any goroutine may use it.
 type Table struct {
 	node   string
 	active atomic.Pointer[taps] // nil: there is none
@@ -53,7 +53,6 @@ func New(node string) *Table { return &Table{node: node, byID: make(map[string]*
 // Watching reports whether there are taps.
 func (t *Table) Watching() bool { return t.current() != nil }
 
-// current returns the taps that there are; nil if there is none.
 func (t *Table) current() *taps {
 	if t == nil {
 		return nil
@@ -77,18 +76,17 @@ type tap struct {
 	events  []observe.Tapped
 	bytes   int
 	dropped uint64
-	// waiting are the channels of commands without a reply, of a tap for a channel.
+	// waiting are commands for the channel of the tap, without a reply.
 	waiting map[command]struct{}
 }
 
-// command of a client.
 type command struct {
 	client string
 	id     uint32
 }
 
-// Fetch returns the events of a tap since the last call, and how much was dropped meanwhile. A tap with a new ID
-// begins. It ends 10 s after the last call, or with End.
+// Fetch returns the events of a tap since the last call, and how much was dropped meanwhile. A new ID begins a tap,
+// which ends 10 s after the last call, or with End.
 func (t *Table) Fetch(id string, of observe.Tap) (events []observe.Tapped, dropped uint64, err error) {
 	if of.Kind != observe.TapUser && of.Kind != observe.TapChannel {
 		return nil, 0, errKind
@@ -135,7 +133,7 @@ func (t *Table) Close() {
 	}
 }
 
-// publish makes the active taps a new snapshot of all taps. The lock is held.
+// publish makes a new snapshot of the active taps. The lock is held.
 func (t *Table) publish() {
 	if len(t.byID) == 0 {
 		t.active.Store(nil)
@@ -152,7 +150,6 @@ func (t *Table) publish() {
 	t.active.Store(next)
 }
 
-// add keeps an event, if there is room.
 func (t *tap) add(e observe.Tapped) {
 	size := eventSize + len(e.Message) + len(e.Protobuf)
 	t.mu.Lock()
@@ -182,7 +179,7 @@ func (t *tap) take() (events []observe.Tapped, dropped uint64) {
 	return events, dropped
 }
 
-// awaits notes that a command has a reply that belongs to the channel of the tap.
+// awaits notes a command whose reply belongs to the channel of the tap.
 func (t *tap) awaits(c command) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -191,7 +188,6 @@ func (t *tap) awaits(c command) {
 	}
 }
 
-// forget drops the commands of a client, which has gone.
 func (t *tap) forget(client string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -202,7 +198,6 @@ func (t *tap) forget(client string) {
 	}
 }
 
-// awaited reports whether a reply was awaited.
 func (t *tap) awaited(c command) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

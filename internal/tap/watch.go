@@ -17,13 +17,11 @@ import (
 )
 
 const (
-	// pause is how often events are fetched, and patience how long nodes have to answer. They are less than
-	// lease together.
+	// pause is how often events are fetched, patience how long nodes have to answer: less than lease together.
 	pause    = 250 * time.Millisecond
 	patience = 3 * time.Second
 )
 
-// request asks a node for the events of a tap.
 type request struct {
 	ID     string          `json:"id"`
 	Kind   observe.TapKind `json:"kind"`
@@ -31,7 +29,6 @@ type request struct {
 	End    bool            `json:"end,omitempty"`
 }
 
-// answer of a node.
 type answer struct {
 	Events  []observe.Tapped `json:"events,omitempty"`
 	Dropped uint64           `json:"dropped,omitempty"`
@@ -99,13 +96,13 @@ func (w *watch) ask(ctx context.Context) (map[string]cluster.Answer, error) {
 	return w.survey(ctx, cluster.OpTap, data, "")
 }
 
-// end ends the tap at all nodes. Those that it does not reach end it by themselves.
+// Nodes that end does not reach end the tap by themselves.
 func (w *watch) end(ctx context.Context) {
 	w.request.End = true
 	_, _ = w.ask(ctx)
 }
 
-// fetch returns the events of all nodes, by time. The error is the error of ctx, or of a node that does not watch.
+// fetch returns the events of all nodes, by time. The error is from ctx, or of a node that does not watch.
 func (w *watch) fetch(ctx context.Context) ([]observe.Tapped, error) {
 	answers, missing := w.ask(ctx)
 	if ctx.Err() != nil {
@@ -134,7 +131,7 @@ func (w *watch) fetch(ctx context.Context) ([]observe.Tapped, error) {
 	return events, nil
 }
 
-// decode returns the events in an answer. A node that does not know taps has none.
+// decode finds no events in the answer of a node that does not know taps.
 func decode(node string, a cluster.Answer) ([]observe.Tapped, error) {
 	switch a.Code {
 	case cluster.CodeOK:

@@ -2,7 +2,6 @@
 // messages are generated from control.proto.
 package control
 
-// Versions of the protocol, as in Node.Protocol.
 const (
 	Version = 3
 	// Confirms is the first version whose nodes confirm commands.

@@ -7,8 +7,8 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// SetOptions sets the options of the subscription. A server makes no subscriptions to maps, so Map does not travel.
-// PublishDebounce does not travel either: only a client that subscribes itself gets it.
+// SetOptions sets the options of the subscription, without Map, as a server makes no subscriptions to maps, and without
+// PublishDebounce, which only a client that subscribes itself gets.
 func (m *Subscribe) SetOptions(o *channel.SubscribeOptions) {
 	*m = Subscribe{
 		User: m.User, AnyUser: m.AnyUser, Channel: m.Channel, Client: m.Client, Session: m.Session,
