@@ -11,11 +11,10 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// most is the greatest length of a list of a turn. Longer lists are handed over in parts.
+// most is the greatest length of a list of a turn; longer lists are handed over in parts.
 const most = 256
 
-// keepLists is how many lists of waiting commands are kept for later clients, keepSize the
-// capacity of the largest that is kept.
+// The lists of waiting commands that are kept for later clients, and the capacity of the largest that is kept.
 const (
 	keepLists = 1024
 	keepSize  = 64
@@ -24,21 +23,20 @@ const (
 // Client is one of the loop, always in the same pointer.
 type Client interface {
 	Via() *connkind.Kind
-	// Agent is the client's software by its own words, and whether the client has connected.
+	// Agent is the client's software by its own words.
 	Agent() (a observe.Agent, connected bool)
 }
 
-// Clock of the loop, in nanoseconds since the Unix epoch.
+// Clock of the loop, in nanoseconds since the Unix epoch. Steps of the system's clock do not move Now, the begin of the
+// turn, and Clock, the present.
 type Clock interface {
-	// Now is the time when the turn began, Clock the present time. Steps of the system's clock do not move them.
 	Now() int64
 	Clock() int64
 	// Cluster is the time by the clocks of the cluster, which publications have.
 	Cluster() int64
 }
 
-// Counter belongs to one loop. It allocates nothing once its lists have their size. The methods
-// of a nil Counter do nothing.
+// Counter belongs to one loop. It allocates nothing once its lists have their size. The methods of nil do nothing.
 type Counter struct {
 	turn     observe.Turn
 	some     bool   // there is something to hand over
@@ -49,7 +47,7 @@ type Counter struct {
 	// channel is the latest whose namespace was asked for, and space the answer.
 	channel, space string
 
-	// framer is the framer of turn.Transports[0], if there is one: most clients of a loop use the same transport.
+	// framer is the framer of turn.Transports[0]: most clients of a loop use the same transport.
 	framer *connkind.Framer
 	// newest is the latest command, while it has no answer. Most have one before the next
 	// command comes.
@@ -57,16 +55,14 @@ type Counter struct {
 	of      Client // of newest; nil: there is none
 	waiting map[Client][]command
 	free    [][]command
-	// broadcasts and writes that end with this turn. Took is the time when they began, for writes by the clocks of the
-	// cluster.
+	// Took is here the time when they began, for writes by the clocks of the cluster.
 	broadcasts, writes []observe.Timing
-	// now is the time by these clocks when a publication was first taken in this turn; 0: none was.
+	// now is the time by these clocks when the turn first took a publication; 0: it took none.
 	now int64
 
 	delivered, written uint64 // when the last turn ended
 }
 
-// command that has no answer yet.
 type command struct {
 	id     uint32
 	method observe.Message
@@ -74,15 +70,14 @@ type command struct {
 	space  string
 }
 
-// New returns a counter that hands over to o.Turn. It calls panicked when that panics.
+// New returns a counter that hands over to o.Turn, and calls panicked when that panics.
 func New(o *observe.Observer, clock Clock, panicked func(reason any, stack []byte)) *Counter {
 	c := &Counter{observer: o, clock: clock, panicked: panicked, waiting: make(map[Client][]command)}
 	c.handOver = func() { o.Turn(&c.turn) }
 	return c
 }
 
-// namespaceOf returns the namespace of a channel. It remembers the last answer, because successive calls are mostly
-// about one channel.
+// namespaceOf remembers the last answer, because successive calls are mostly about one channel.
 func (c *Counter) namespaceOf(ch string) string {
 	if c.observer.Namespace == nil || ch == "" {
 		return ""
@@ -93,8 +88,7 @@ func (c *Counter) namespaceOf(ch string) string {
 	return c.space
 }
 
-// End ends a turn. delivered and written are the counts of the hub and of the outboxes since
-// the start.
+// End ends a turn. delivered and written are the counts of the hub and of the queues since the start.
 func (c *Counter) End(delivered, written uint64) {
 	if c.now = 0; len(c.broadcasts) > 0 {
 		c.endBroadcasts()
@@ -125,7 +119,6 @@ func (c *Counter) endBroadcasts() {
 	c.writes = c.writes[:0]
 }
 
-// flush hands over the counts, and begins anew.
 func (c *Counter) flush() {
 	guard.Do(c.handOver, c.panicked)
 	t := &c.turn
@@ -137,7 +130,6 @@ func (c *Counter) flush() {
 	c.some, c.framer, c.channel = false, nil, ""
 }
 
-// add appends to a list of the turn.
 func add[T any](c *Counter, list *[]T, v T) {
 	if len(*list) == most {
 		c.flush()
@@ -146,7 +138,7 @@ func add[T any](c *Counter, list *[]T, v T) {
 	c.some = true
 }
 
-// count adds to a list of timings. Equal ones in a row share an element.
+// count merges equal timings in a row.
 func count(c *Counter, list *[]observe.Timing, space string, took time.Duration, n int) {
 	if last := len(*list) - 1; last >= 0 && (*list)[last].Took == took && (*list)[last].Namespace == space {
 		(*list)[last].Count += n
@@ -160,7 +152,6 @@ func grow(t *observe.Traffic, messages, bytes int) {
 	t.Bytes += bytes
 }
 
-// transport finds the counts of a transport in a namespace.
 func (c *Counter) transport(f *connkind.Framer, space string) *observe.Transport {
 	list := c.turn.Transports
 	if f == c.framer && space == list[0].Namespace {
@@ -209,7 +200,6 @@ func (c *Counter) Connected(of Client) {
 	}
 }
 
-// connections finds the counts of clients like one.
 func (c *Counter) connections(of Client, a observe.Agent) *observe.Connections {
 	kind := of.Via()
 	for i := range c.turn.Connections {
@@ -221,7 +211,6 @@ func (c *Counter) connections(of Client, a observe.Agent) *observe.Connections {
 	return &c.turn.Connections[len(c.turn.Connections)-1]
 }
 
-// subscriptions finds the counts of subscriptions like one.
 func (c *Counter) subscriptions(of Client, ch string) *observe.Subscriptions {
 	a, _ := of.Agent()
 	space := c.namespaceOf(ch)
@@ -259,14 +248,14 @@ func (c *Counter) Closed(of Client, d protocol.Disconnect) {
 	add(c, &c.turn.Disconnects, observe.Disconnect{Disconnect: d, Transport: transport, Count: 1})
 }
 
-// Subscribed counts a subscription that was established, Unsubscribed one of these that ended.
+// Subscribed counts a new subscription.
 func (c *Counter) Subscribed(of Client, ch string) {
 	if c != nil {
 		c.subscriptions(of, ch).Subscribed++
 	}
 }
 
-// Unsubscribed: see Subscribed.
+// Unsubscribed counts the end of a subscription that Subscribed counted.
 func (c *Counter) Unsubscribed(of Client, ch string) {
 	if c != nil {
 		c.subscriptions(of, ch).Unsubscribed++
@@ -280,7 +269,7 @@ func (c *Counter) Recovered(ch string, ok bool, publications int) {
 	}
 }
 
-// Pong counts the answer to the ping that was sent at.
+// Pong counts the answer to the ping that was sent at a time.
 func (c *Counter) Pong(of Client, at int64) {
 	if c != nil {
 		add(c, &c.turn.Pongs, observe.Pong{Transport: of.Via().Name, Took: time.Duration(c.clock.Now() - at)})

@@ -13,8 +13,7 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// Received counts a command, and notes it if it will have an answer. text is the command as it
-// was received; nil if that is not known.
+// Received counts a command, and notes it if it will have an answer. text is the command as it was received, or nil.
 func (c *Counter) Received(of Client, cmd *protocol.Command, text []byte) {
 	if c == nil {
 		return
@@ -59,8 +58,7 @@ func Method(cmd *protocol.Command) (m observe.Message, ch string) {
 	return m, cmd.Channel()
 }
 
-// Replied counts a reply or push to one client, of size bytes, and its meaning: that a command is answered, or that a
-// subscription has ended.
+// Replied counts a reply or push of size bytes, and what it means: a command is answered, or a subscription has ended.
 func (c *Counter) Replied(of Client, r *protocol.Reply, size int) {
 	if c == nil {
 		return
@@ -80,7 +78,6 @@ func (c *Counter) Replied(of Client, r *protocol.Reply, size int) {
 	grow(&c.transport(of.Via().Framer, space).Sent[m], 1, size)
 }
 
-// answered counts the answer to a command and returns the command's method and namespace.
 func (c *Counter) answered(of Client, r *protocol.Reply) (m observe.Message, space string) {
 	cmd, ok := c.take(of, r.ID)
 	if !ok {
@@ -117,7 +114,6 @@ func Push(p *protocol.Push) observe.Message {
 	return observe.MessageUnknown
 }
 
-// take removes the oldest waiting command of an ID.
 func (c *Counter) take(of Client, id uint32) (cmd command, ok bool) {
 	list := c.waiting[of]
 	for i := range list {
@@ -141,7 +137,7 @@ func (c *Counter) take(of Client, id uint32) (cmd command, ok bool) {
 	return command{}, false
 }
 
-// forget removes the list of a client, and keeps its memory for later.
+// forget keeps the memory of a client's list for later.
 func (c *Counter) forget(of Client, list []command) {
 	delete(c.waiting, of)
 	if len(c.free) < keepLists && cap(list) <= keepSize {
@@ -160,7 +156,6 @@ func (c *Counter) unsubscribe(space string, code uint32) {
 	add(c, &c.turn.Unsubscribes, observe.Unsubscribe{Namespace: space, Code: code, Count: 1})
 }
 
-// kinds are the types of the messages of hubs.
 var kinds = [...]observe.Message{
 	hub.KindPublication: observe.MessagePushPublication, hub.KindJoin: observe.MessagePushJoin, hub.KindLeave: observe.MessagePushLeave,
 }

@@ -8,9 +8,8 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// Kind of connection. Many sessions share one. It does not change.
+// Kind of connection: constant, and shared by sessions.
 type Kind struct {
-	// Name of the transport.
 	Name string
 	// Framer is shared by all kinds with the same framer and name.
 	Framer *Framer
@@ -18,31 +17,27 @@ type Kind struct {
 	Codec codec.Codec
 	// Form of publications from the hub.
 	Form hub.Form
-	// NativePing, Mode and DisconnectPush as in transport.Info.
+	// As in transport.Info, like Bookmarks, Brief and HTTP.
 	NativePing     bool
 	Mode           transport.Mode
 	DisconnectPush bool
-	// Bookmarks and Brief as in transport.Info.
-	Bookmarks int
-	Brief     bool
-	// HTTP as in transport.Info.
-	HTTP uint8
+	Bookmarks      int
+	Brief          bool
+	HTTP           uint8
 
-	// behind are the kinds that connections can be of behind their connect result.
+	// behind are the kinds of connections behind their connect result.
 	behind []compressed
 }
 
-// compressed is a kind of connection that uses a dictionary.
 type compressed struct {
 	transport.Dictionary
 	kind *Kind
 }
 
-// Framer is a framer of one transport. As each transport has its own, the hub makes frames for each transport, and so
-// it can count the messages that each of them sent.
+// Framer is a framer of one transport. Each transport has its own, so the hub makes frames, and counts messages, for
+// each.
 type Framer struct {
 	transport.Framer
-	// Transport is Kind.Name.
 	Transport string
 }
 
@@ -66,8 +61,7 @@ func New(info *transport.Info) *Kind {
 	return k
 }
 
-// maxKinds is how many kinds are kept in Kinds. There are only a few kinds, unless a
-// transport makes a framer for every connection.
+// maxKinds bounds Kinds, in case a transport makes a framer for every connection.
 const maxKinds = 64
 
 // Kinds are the kinds of a node's connections. One goroutine at a time may use them.

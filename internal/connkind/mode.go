@@ -19,19 +19,17 @@ func (k *Kind) Emulated() bool { return k.Mode == transport.Emulated || k.Mode =
 // Pongs reports whether clients answer pings.
 func (k *Kind) Pongs() bool { return k.Mode == transport.Bidirectional || k.Mode == transport.Emulated }
 
-// Compacts reports whether a client with this name knows channels by numbers (channel compaction). All SDKs offer it.
-// But in Protobuf, centrifuge-js up to 5.8 at least does not find the subscription of a number, and drops the message.
+// Compacts reports whether a client with this name knows channels by numbers (channel compaction). All SDKs offer it,
+// but in Protobuf centrifuge-js, up to 5.8 at least, does not find the subscription of a number and drops the message.
 // It may have any name, so in Protobuf compaction needs the default name of an SDK that is known to work.
 func (k *Kind) Compacts(name string) bool {
 	return k.Framer.Encoding() == protocol.JSON || name == "go" || name == "python"
 }
 
-// flagDictionary in the flags of a connect request offers to use a dictionary; in the flags of the result it accepts
-// the offer.
+// flagDictionary in the flags of a connect request offers to use a dictionary; in a result it accepts the offer.
 const flagDictionary = 1 << 0
 
-// Result returns a connect result with data. If the client has offered to use a dictionary and there is one for it, the
-// result says so.
+// Result returns a connect result with data. It accepts an offered dictionary if there is one for the client.
 func (k *Kind) Result(req *protocol.ConnectRequest, user string, data []byte) protocol.ConnectResult {
 	r := protocol.ConnectResult{Data: data}
 	if req.Flag&flagDictionary == 0 {
@@ -64,8 +62,7 @@ func (k *Kind) DecodeConnect(data []byte) (*protocol.ConnectRequest, error) {
 	return req, codec.DecodeConnect(k.Framer.Encoding(), data, req)
 }
 
-// Commands returns the commands in the data of a protocol.EmulationRequest, as one transport
-// message, which may alias data.
+// Commands returns the commands of a protocol.EmulationRequest as one transport message, which may alias data.
 func (k *Kind) Commands(data []byte) ([]byte, error) {
 	if k.Framer.Encoding() == protocol.Protobuf {
 		return data, nil
@@ -79,8 +76,8 @@ func (k *Kind) Commands(data []byte) ([]byte, error) {
 	return lines, r.End()
 }
 
-// Refusal returns the disconnect that a OneWay client gets for an error of its connect
-// request. codes replaces the default for the errors with these codes. It tells conn the error.
+// Refusal tells conn the error of a connect request, and returns the disconnect that a OneWay client gets for it: the
+// default, unless codes has another.
 func Refusal(conn transport.Conn, err error, codes map[uint32]protocol.Disconnect) protocol.Disconnect {
 	if d, ok := errors.AsType[protocol.Disconnect](err); ok {
 		return d
@@ -104,8 +101,7 @@ func Refusal(conn transport.Conn, err error, codes map[uint32]protocol.Disconnec
 	return protocol.DisconnectServerError
 }
 
-// bare is the codec of OneWay connections: it encodes pushes, connect results and pings as
-// pushes. There are no other replies.
+// bare encodes pushes, connect results and pings as pushes, for OneWay connections. There are no other replies.
 type bare struct{ codec.Codec }
 
 var ping protocol.Push

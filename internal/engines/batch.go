@@ -10,8 +10,8 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// PublishBatch publishes the elements of a batch in their order, at most size of them at once, and
-// sets the Result and Err of each. publish is broker.Traits.Batch.
+// PublishBatch publishes a batch in its order, at most size elements at once by publish, which is broker.Traits.Batch,
+// and sets the Result and Err of each.
 func PublishBatch(ctx context.Context, by *validate.Rules, publish func(context.Context, []broker.BatchItem), batch []channel.BatchPublication, size int) {
 	r := batchRounds.Get().(*batchRound)
 	r.rules = by
@@ -24,7 +24,6 @@ func PublishBatch(ctx context.Context, by *validate.Rules, publish func(context.
 	batchRounds.Put(r) // not deferred: after a panic of the broker, r is garbage
 }
 
-// batchRound is a call of the engine.
 type batchRound struct {
 	rules *validate.Rules
 	items []broker.BatchItem
@@ -57,9 +56,9 @@ func options(p *channel.BatchPublication) *channel.PublishOptions {
 	return p.Options
 }
 
-// fill makes items of the elements that can be published, and returns their number.
-// Consecutive elements with the same data and options share a publication, as in a broadcast
-// without history. Publications that are not for history share allocations.
+// fill makes items of the elements that can be published, and returns their number. Consecutive elements with the same
+// data and options share a publication, as in a broadcast without history. Publications without history share
+// allocations.
 func (r *batchRound) fill(batch []channel.BatchPublication) (n int) {
 	var last *channel.BatchPublication
 	var known batchFindings
@@ -91,7 +90,7 @@ func (r *batchRound) fill(batch []channel.BatchPublication) (n int) {
 	return n
 }
 
-// batchFindings are the results of check, for elements that share options or data.
+// batchFindings are what check found for elements that share options or data.
 type batchFindings struct {
 	// options are right in every channel; json is the result of Rules.Publish for them.
 	options *channel.PublishOptions
@@ -104,7 +103,6 @@ type batchFindings struct {
 // covers reports whether data is known to be JSON without line breaks.
 func (f *batchFindings) covers(data []byte) bool { return f.plain && same(f.data, data) }
 
-// check applies the rules of the node to an item with these options and data.
 func (r *batchRound) check(item *broker.BatchItem, o *channel.PublishOptions, data []byte, f *batchFindings) error {
 	if item.Channel == "" {
 		return protocol.ErrorBadRequest
@@ -129,5 +127,4 @@ func (r *batchRound) check(item *broker.BatchItem, o *channel.PublishOptions, da
 	return err
 }
 
-// same reports whether two payloads are the same piece of memory.
 func same(a, b []byte) bool { return len(a) == len(b) && len(a) > 0 && &a[0] == &b[0] }

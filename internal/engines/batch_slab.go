@@ -5,24 +5,22 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// slabSize is how many publications share an allocation. A publication that is kept keeps all of them in memory.
+// slabSize is how many publications share an allocation, which lives as long as one of them is kept.
 const slabSize = 32
 
 type slab struct {
 	pubs [slabSize]channel.Publication
-	// kept is set if the broker keeps a publication that was handed out since the last reclaim.
+	// kept is set if the broker keeps a publication since the last reclaim.
 	kept bool
 }
 
-// slabs hand out publications. The zero value is ready for use, by one goroutine.
 type slabs struct {
 	slabs []*slab
-	// first is the number of publications in the first slab that earlier batches keep.
+	// first is how many publications of the first slab earlier batches keep.
 	first int
 	used  int // publications that were handed out since the last reclaim
 }
 
-// next returns an empty publication.
 func (s *slabs) next() *channel.Publication {
 	end := s.first + s.used
 	if end == len(s.slabs)*slabSize {
@@ -36,13 +34,12 @@ func (s *slabs) next() *channel.Publication {
 	return s.at(s.used - 1)
 }
 
-// reclaim must be called after each batch, with the items that the broker got. It takes back the slabs that hold no
-// publication kept by the broker: a batch into channels without subscribers and history, as backends often publish,
-// allocates a third less. If a slab was handed out in part, reclaim takes back the rest, so that small batches share
-// slabs.
+// reclaim takes back, after each batch, the slabs of which the broker keeps no publication, and the rest of a slab. So
+// small batches share slabs, and a batch into channels without subscribers and history, as backends often publish,
+// allocates a third less.
 func (s *slabs) reclaim(items []broker.BatchItem) {
-	// The items have the publications in the order of the slabs. Several items may share one, and some have a
-	// publication that is not from here.
+	// Items have the publications in the order of the slabs. Several may share one, and some have one that is not from
+	// here.
 	at := -1
 	for i := range items {
 		item := &items[i]

@@ -1,7 +1,7 @@
-// Package engines is everything between a node and its engines. Calls go out through Engines: it establishes the
-// subscriptions of clients and ends them, limits the calls in progress at engines that are reached over a network, lets
-// identical reads share one, counts all calls, repeats removals of presence that fail, and lets the application fill
-// empty streams. Publications and other events of a broker come in through Fanout.
+// Package engines is everything between a node and its engines. Calls go out through Engines: it establishes and ends
+// the subscriptions of clients, limits the calls in progress at engines that are not local, lets identical reads share
+// one, counts all calls, repeats removals of presence that fail, and lets the application fill empty streams. Events of
+// a broker come in through Fanout.
 package engines
 
 import (
@@ -20,12 +20,12 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Engines of a node, and its routes. The fields do not change once it is used.
+// Engines of a node, and its routes. The fields are constant once it is used.
 type Engines struct {
 	Broker broker.Broker
 	Traits broker.Traits // of Broker
-	// Streams is Broker for Subscribe and History, and Presence the presence manager, each
-	// behind a limit unless it is local. Presence repeats removals that fail.
+	// Streams is Broker for Subscribe and History, and Presence the presence manager, each behind a limit unless it is
+	// local. Presence repeats failed removals.
 	Streams  broker.Broker
 	Presence broker.PresenceManager
 	// Maps of Broker, likewise; nil if it has none.
@@ -37,17 +37,16 @@ type Engines struct {
 	Fragile func(ch string)
 	// MetaTTL is for reads of a channel's stream that name none.
 	MetaTTL func(ch string) time.Duration
-	// Fill asks the application to fill empty streams; nil if it does not fill any.
+	// Fill asks the application to fill empty streams; nil if it fills none.
 	Fill *Filler
-	// Local is set if none of the engines makes callers wait: see broker.Traits.
+	// Local is set if no engine makes callers wait: see broker.Traits.
 	Local    bool
 	presence *presenceManager // nil if the presence manager is local
 	meter    *Meter           // may be nil
 }
 
-// New puts limits before the engines that are not local. concurrency is how many calls may
-// be in progress at each. meter, if it is not nil, counts the calls, as many as come to the
-// limits.
+// New puts limits before the engines that are not local: at most concurrency calls in progress at each. meter, if it is
+// not nil, counts the calls that come to the limits.
 func New(b broker.Broker, p broker.PresenceManager, concurrency int, meter *Meter, log *slog.Logger) *Engines {
 	g := &Engines{Broker: b, Traits: b.Describe(), Streams: b, Presence: p, meter: meter}
 	localPresence := p.Describe().Local
@@ -70,8 +69,8 @@ func New(b broker.Broker, p broker.PresenceManager, concurrency int, meter *Mete
 	return g
 }
 
-// Close ends the background work. It tries failed removals of presence again, for 2 s at
-// most. No method may be called after it.
+// Close ends the background work. It tries failed removals of presence for 2 s at most. No method may be called after
+// it.
 func (g *Engines) Close() {
 	if g.Fill != nil {
 		g.Fill.Close()
@@ -84,9 +83,7 @@ func (g *Engines) Close() {
 
 // Owner of subscriptions: a client.
 type Owner interface {
-	// ID of the client.
 	ID() string
-	// Loop is the number of the client's loop.
 	Loop() int
 	// Failed logs an error of an engine.
 	Failed(what, ch string, err error)
@@ -94,17 +91,14 @@ type Owner interface {
 	Panicked(reason any, stack []byte)
 }
 
-// atOnce is how many subscriptions of one client are established at a time at engines that
-// are not local.
+// atOnce is how many subscriptions of a client are established at a time at engines that are not local.
 const atOnce = 16
 
-// Instant reports whether Attach can establish subscriptions inline: neither an engine nor the
-// application makes it wait.
+// Instant reports whether Attach can be inline: neither an engine nor the application makes it wait.
 func (g *Engines) Instant(ctx context.Context, items []*effect.AttachItem) bool {
 	return g.Local && !(g.Fill != nil && slices.ContainsFunc(items, func(it *effect.AttachItem) bool { return g.asks(ctx, it) }))
 }
 
-// asks reports whether the attach of an item must wait for the application.
 func (g *Engines) asks(ctx context.Context, it *effect.AttachItem) bool {
 	if it.Latest == nil {
 		return false
@@ -118,8 +112,8 @@ func (g *Engines) asks(ctx context.Context, it *effect.AttachItem) bool {
 	return err == nil && it.Lacks(h)
 }
 
-// Attach establishes subscriptions, and sets the results and the error of each. With inline, it does
-// not wait for the application.
+// Attach establishes subscriptions, and sets their results and errors. With inline, it does not wait for the
+// application.
 func (g *Engines) Attach(ctx context.Context, o Owner, items []*effect.AttachItem, inline bool) {
 	if len(items) == 1 || inline || g.Local && g.Fill == nil {
 		for _, it := range items {
@@ -139,10 +133,8 @@ func (g *Engines) Attach(ctx context.Context, o Owner, items []*effect.AttachIte
 	wg.Wait()
 }
 
-// errPanic is the error of a call that panicked.
 var errPanic = errors.New("panic, logged before")
 
-// safely turns a panic of f into an error, so that the caller goes on or undoes its steps.
 func safely(o Owner, f func() error) (err error) {
 	if !guard.Do(func() { err = f() }, o.Panicked) {
 		return errPanic
@@ -150,8 +142,7 @@ func safely(o Owner, f func() error) (err error) {
 	return err
 }
 
-// attach subscribes at the broker, then adds the presence, and reads the stream last: publications during these steps
-// are delivered.
+// attach subscribes first and reads the stream last: publications meanwhile are delivered.
 func (g *Engines) attach(ctx context.Context, o Owner, it *effect.AttachItem, inline bool) {
 	it.Err = safely(o, func() (err error) {
 		it.ChannelID, err = g.Routes.Add(ctx, it.Channel, o.Loop())
@@ -198,7 +189,6 @@ func (g *Engines) attach(ctx context.Context, o Owner, it *effect.AttachItem, in
 	}
 }
 
-// refill asks the application to fill the stream of an item, and reads the stream again if it was filled.
 func (g *Engines) refill(ctx context.Context, it *effect.AttachItem) error {
 	filled, err := g.Fill.Do(ctx, it.Channel)
 	switch {
@@ -217,7 +207,6 @@ func (g *Engines) metaTTL(ch string, own time.Duration) time.Duration {
 	return own
 }
 
-// reads names the kind of read of an attach with a filter, for the observer.
 func reads(f *broker.HistoryFilter) observe.Action {
 	switch {
 	case f.Reverse:
@@ -228,7 +217,7 @@ func reads(f *broker.HistoryFilter) observe.Action {
 	return observe.ActionHistoryStreamTop
 }
 
-// History reads a stream for a client or a backend. It makes the checks that engines leave out.
+// History reads a stream for a client or a backend, with the checks that engines leave out.
 func (g *Engines) History(ctx context.Context, ch string, f broker.HistoryFilter) (broker.History, error) {
 	if f.Reverse && f.Since != nil && f.Since.Offset == 0 {
 		return broker.History{}, protocol.ErrorBadRequest
@@ -264,8 +253,8 @@ func (g *Engines) HistoryFor(ctx context.Context, ch string, f broker.HistoryFil
 	return h, nil
 }
 
-// Detach ends a subscription: it removes the presence, publishes the leave and unsubscribes at the
-// broker, each also if one before has failed. It does not need the connection, which may have ended.
+// Detach removes the presence, publishes the leave and unsubscribes at the broker, each also if one before has failed.
+// It does not need the connection.
 func (g *Engines) Detach(o Owner, it *effect.DetachItem) error {
 	ctx := context.Background()
 	var absent, left, gone error

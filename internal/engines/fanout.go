@@ -9,14 +9,12 @@ import (
 	"github.com/gyrohq/gyro/internal/tap"
 )
 
-// Fanout is a broker.EventHandler: it hands the publications and other events of a broker to the loops that have
-// subscribers.
+// Fanout hands the events of a broker to the loops that have subscribers.
 type Fanout struct {
 	Routes *route.Table
 	Loops  []*loop.Loop
-	// Lost starts a check of the positions in the channels that match accepts.
+	// Lost starts a check of the positions in matching channels.
 	Lost func(match func(ch string) bool)
-	// Taps watch channels; nil for none.
 	Taps *tap.Table
 	// Keyed takes a publication if it is of a shared poll channel.
 	Keyed func(ch string, p broker.PublicationEvent) bool

@@ -7,20 +7,19 @@ import (
 	"time"
 )
 
-// fillRest is how long an outcome counts. During this time, the application is not asked about the same channel again.
+// fillRest is how long an outcome counts: meanwhile the application is not asked about the channel again.
 const fillRest = time.Second
 
-// Ask asks the application about a channel, and reports whether its stream has publications now. With inline it must
-// not block: it returns an error if it would need to block.
+// Ask asks the application about a channel, and reports whether its stream has publications now. With inline it must not
+// block: it returns an error instead.
 type Ask func(ctx context.Context, ch string, inline bool) (filled bool, err error)
 
-// Filler asks the application to fill empty streams: about each channel once, however many clients need it. Any goroutine may use it.
+// Filler asks the application to fill empty streams, about each channel once, however many clients need it. Any
+// goroutine may use it.
 type Filler struct {
-	ask Ask
-	// inline is set if ask may be called inline.
+	ask    Ask
 	inline bool
-	// most is how many outcomes are kept at a time. Further outcomes are shared only with the clients that wait for
-	// them.
+	// most is how many outcomes are kept. More are shared only with the clients that wait for them.
 	most    int
 	running sync.WaitGroup // calls
 
@@ -30,7 +29,6 @@ type Filler struct {
 
 var errMayBlock = errors.New("the application may block")
 
-// fillCall is one call of the application, for several clients.
 type fillCall struct {
 	cancel  context.CancelFunc
 	waiting int // guarded by Filler.mu
@@ -40,7 +38,7 @@ type fillCall struct {
 	err    error
 }
 
-// NewFiller returns a Filler. inline says that ask may be called inline.
+// NewFiller returns a Filler.
 func NewFiller(ask Ask, inline bool) *Filler {
 	return &Filler{ask: ask, inline: inline, most: 65536, calls: make(map[string]*fillCall)}
 }
@@ -55,7 +53,7 @@ func (f *Filler) Close() {
 	f.running.Wait()
 }
 
-// Inline asks about a channel without blocking. An error says that the caller must call Do for an answer.
+// Inline asks without blocking. An error says that the caller must call Do.
 func (f *Filler) Inline(ch string) (filled bool, err error) {
 	if !f.inline {
 		return false, errMayBlock
@@ -63,9 +61,9 @@ func (f *Filler) Inline(ch string) (filled bool, err error) {
 	return f.ask(context.Background(), ch, true)
 }
 
-// Do asks about a channel, and waits for the answer. It shares the call with all others that ask about the channel at
-// the same time, or up to Rest later. If ctx ends before, Do returns its error; a call without a waiting caller is
-// canceled, and forgotten.
+// Do asks about a channel, and waits for the answer. It shares the call with all others that ask at the same time, or up
+// to fillRest later. If ctx ends before, Do returns its error; a call without a waiting caller is canceled and
+// forgotten.
 func (f *Filler) Do(ctx context.Context, ch string) (filled bool, err error) {
 	if filled, err = f.Inline(ch); err == nil {
 		return filled, nil
@@ -85,7 +83,6 @@ func (f *Filler) Do(ctx context.Context, ch string) (filled bool, err error) {
 	return false, ctx.Err()
 }
 
-// join returns the call about a channel, which it begins unless there is one.
 func (f *Filler) join(ch string) *fillCall {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -117,7 +114,6 @@ func (f *Filler) run(ctx context.Context, ch string, c *fillCall) {
 	})
 }
 
-// forget makes the next client that needs the channel begin a new call.
 func (f *Filler) forget(ch string, c *fillCall) {
 	if f.calls[ch] == c {
 		delete(f.calls, ch)

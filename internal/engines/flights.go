@@ -5,27 +5,24 @@ import (
 	"sync"
 )
 
-// flights lets identical reads share a round trip. At most one read of a key is under way. Readers that ask meanwhile
-// share the next read, which starts when the first one is back. No reader joins a read that was sent already: its
-// answer may be older than the question, and a subscriber with that answer would miss publications from before its own
-// subscription.
+// flights lets identical reads share a round trip. At most one read of a key is under way; readers that ask meanwhile
+// share the next one. No reader joins a read that was sent already: its answer may be older than the question, and a
+// subscriber with it would miss publications from before its own subscription.
 type flights[K comparable, Q flightQuery[K, Q], V any] struct {
 	slots *slots
 	read  func(ctx context.Context, q Q) (V, error)
-	// clone makes an answer that its reader may change.
 	clone func(V) V
 
 	mu sync.Mutex
-	// next has the keys with a read under way, and for each the read that follows; nil if no reader waits for one.
+	// next has the keys with a read under way, and the read that follows; nil if no reader waits for one.
 	next map[K]*flight[Q, V]
 	most int // keys that next has had at a time
 }
 
-// keepKeys is the largest map that is used again once it is empty. A map never shrinks: a larger one would keep the
-// memory of the moment when all clients came at once.
+// keepKeys is the largest map that is used again once it is empty: a map never shrinks, and would keep the memory of the
+// moment when all clients came at once.
 const keepKeys = 1024
 
-// flightQuery has the parameters of a read.
 type flightQuery[K comparable, Q any] interface {
 	// key is equal for queries that have the same answer at any moment.
 	key() K
@@ -33,7 +30,6 @@ type flightQuery[K comparable, Q any] interface {
 	own() Q
 }
 
-// flight is a read for several readers.
 type flight[Q, V any] struct {
 	query  Q
 	ctx    context.Context
@@ -73,7 +69,6 @@ func (f *flights[K, Q, V]) do(ctx context.Context, q Q) (V, error) {
 	return f.wait(ctx, k, fl)
 }
 
-// alone reads for one reader.
 func (f *flights[K, Q, V]) alone(ctx context.Context, k K, q Q) (v V, err error) {
 	defer func() {
 		if f.landed(k) {
@@ -87,7 +82,7 @@ func (f *flights[K, Q, V]) alone(ctx context.Context, k K, q Q) (v V, err error)
 	return f.read(ctx, q)
 }
 
-// landed ends a read. It reports whether readers wait for another one.
+// landed ends a read, and reports whether readers wait for another one.
 func (f *flights[K, Q, V]) landed(k K) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -101,7 +96,7 @@ func (f *flights[K, Q, V]) landed(k K) bool {
 	return false
 }
 
-// share makes the reads that several readers share, one after the other, while readers wait.
+// share makes reads for several readers, one after the other, while readers wait.
 func (f *flights[K, Q, V]) share(k K) {
 	for {
 		// Readers may still join a read that waits for its slot.
@@ -129,7 +124,6 @@ func (f *flights[K, Q, V]) share(k K) {
 	}
 }
 
-// wait waits for the answer of a flight.
 func (f *flights[K, Q, V]) wait(ctx context.Context, k K, fl *flight[Q, V]) (v V, err error) {
 	select {
 	case <-fl.done:

@@ -10,23 +10,21 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// limitPatience is how long a call waits for a slot. Then it fails with an error that wraps
-// protocol.ErrorTooManyRequests, which tells clients to try again later.
+// limitPatience is how long a call waits for a slot. Then its error wraps protocol.ErrorTooManyRequests, which tells
+// clients to try again later.
 const limitPatience = 10 * time.Second
 
-// Engines that are reached over a network have limits before them. They bound the load that all clients of a failed node cause
-// when they come at once: few calls are in progress at a time, and identical reads share a round trip.
+// Limits bound the load that all clients of a failed node cause when they come at once: few calls are in progress at a
+// time, and identical reads share a round trip.
 
-// limitedBroker is a broker.Broker with a limit: it limits Subscribe and History, and identical calls
-// of History share a round trip. Other calls, Describe included, go straight to the broker.
+// limitedBroker limits Subscribe and History. Other calls, Describe included, go straight to the broker.
 type limitedBroker struct {
 	broker.Broker
 	slots   slots
 	history *flights[historyKey, historyQuery, broker.History]
 }
 
-// limitBroker puts a limit before b: at most limit calls in progress; less
-// than 1 is no limit.
+// limitBroker bounds the calls in progress at b; a limit below 1 is none.
 func limitBroker(b broker.Broker, limit int) *limitedBroker {
 	g := &limitedBroker{Broker: b, slots: slots{limit: limit, patience: limitPatience}}
 	g.history = newFlights(&g.slots, cloneHistory, func(ctx context.Context, q historyQuery) (broker.History, error) {
@@ -35,8 +33,7 @@ func limitBroker(b broker.Broker, limit int) *limitedBroker {
 	return g
 }
 
-// Maps returns m behind the same limit: reads of entries are limited, and identical ones share a round trip.
-// Nil stays nil.
+// Maps returns m behind the same limit; nil stays nil.
 func (g *limitedBroker) Maps(m broker.Maps) broker.Maps {
 	if m == nil {
 		return nil
@@ -59,7 +56,6 @@ type stateQuery struct {
 func (q stateQuery) key() stateQuery { return q }
 func (q stateQuery) own() stateQuery { return q }
 
-// cloneState copies the list of entries, which the caller owns.
 func cloneState(s channel.State) channel.State {
 	s.Entries = slices.Clone(s.Entries)
 	return s
@@ -115,8 +111,7 @@ func (g *limitedBroker) Subscribe(ctx context.Context, channels ...string) error
 	return g.Broker.Subscribe(ctx, channels...)
 }
 
-// limitedPresence is a broker.PresenceManager with a limit: it limits Add, Presence and Stats, and
-// identical reads share a round trip. It does not limit Remove, because that makes room.
+// limitedPresence limits Add, Presence and Stats, but not Remove, because that makes room.
 type limitedPresence struct {
 	broker.PresenceManager
 	slots   slots
@@ -124,8 +119,6 @@ type limitedPresence struct {
 	stats   *flights[string, channelQuery, broker.PresenceStats]
 }
 
-// limitPresence puts a limit before p: at most limit calls in progress; less
-// than 1 is no limit.
 func limitPresence(p broker.PresenceManager, limit int) *limitedPresence {
 	g := &limitedPresence{PresenceManager: p, slots: slots{limit: limit, patience: limitPatience}}
 	g.clients = newFlights(&g.slots, maps.Clone[map[string]*channel.ClientInfo], func(ctx context.Context, q channelQuery) (map[string]*channel.ClientInfo, error) {

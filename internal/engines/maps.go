@@ -11,7 +11,6 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 )
 
-// errNoMaps is the error of an effect that needs a map at a broker without maps.
 var errNoMaps = errors.New("the broker has no maps")
 
 // Page reads a page of a map for a client.
@@ -39,8 +38,8 @@ func (g *Engines) Page(ctx context.Context, o Owner, e *effect.Page) {
 var errStreamless = refusal.Because(protocol.ErrorUnrecoverablePosition, "MapSubscription.Ephemeral",
 	"the map has entries and no changes: its MapOptions have no StreamSize and StreamTTL, but MapSubscription.Ephemeral is not set")
 
-// streamless returns errStreamless if a map whose stream never had a change has entries. Such entries were set by
-// changes of an ephemeral map, which no client can recover.
+// streamless returns errStreamless if a map has entries but never had a change in its stream: they were set by changes
+// of an ephemeral map, which no client can recover.
 func (g *Engines) streamless(ctx context.Context, ch string) error {
 	if g.Maps == nil {
 		return nil
@@ -71,7 +70,7 @@ func (g *Engines) Appear(ctx context.Context, who *channel.ClientInfo, in []chan
 	return nil
 }
 
-// disappear removes the entries of a client. The entries of its user expire.
+// disappear leaves the entries of the client's user, which expire.
 func (g *Engines) disappear(ctx context.Context, client string, from []channel.PresenceMap) error {
 	var errs []error
 	for _, m := range from {

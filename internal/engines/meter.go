@@ -15,7 +15,7 @@ type Meter struct {
 	namespace func(ch string) string // nil: all channels have the namespace ""
 }
 
-// NewMeter returns the meter of an observer; nil if it has no Totals.
+// NewMeter returns nil if the observer has no Totals.
 func NewMeter(o *observe.Observer) *Meter {
 	if o.Totals == nil {
 		return nil
@@ -37,7 +37,6 @@ func (m *Meter) Action(a observe.Action, ch string, n int) {
 	}
 }
 
-// actions counts an action in each of some channels.
 func (m *Meter) actions(a observe.Action, channels []string) {
 	if m.namespace == nil {
 		m.totals.AddAction(a, "", len(channels))
@@ -52,14 +51,12 @@ func (m *Meter) sent(e observe.Event, ch string) { m.totals.AddSent(e, m.of(ch),
 
 func (m *Meter) received(e observe.Event, ch string) { m.totals.AddReceived(e, m.of(ch)) }
 
-// suppressed counts an operation that a broker suppressed, unless reason is empty.
 func (m *Meter) suppressed(e observe.Event, ch string, reason channel.SuppressReason) {
 	if reason != "" {
 		m.totals.AddSuppressed(observe.Suppressed{Event: e, Reason: reason, Namespace: m.of(ch)})
 	}
 }
 
-// batch counts the publications of a batch that were accepted.
 func (m *Meter) batch(items []broker.BatchItem) {
 	accepted := 0
 	for i := range items {
@@ -79,8 +76,7 @@ func (m *Meter) batch(items []broker.BatchItem) {
 	}
 }
 
-// meterBroker returns b for all but Subscribe, Unsubscribe and the reads for clients: see Streams. It counts the
-// publications, joins and leaves in both directions, removals of history, and all reads as reads of tops.
+// meterBroker counts what goes through b and not through Streams, and all reads as reads of tops.
 func meterBroker(b broker.Broker, t *Meter) broker.Broker { return &meteredBroker{b, t} }
 
 type meteredBroker struct {
@@ -109,7 +105,7 @@ func (m *meteredBroker) Run(h broker.EventHandler) error {
 	return m.Broker.Run(&meteredHandler{h, m.meter})
 }
 
-// sent counts an event that the broker has accepted, unless err says otherwise.
+// sent counts an event unless err says otherwise.
 func (m *meteredBroker) sent(e observe.Event, ch string, err error) error {
 	if err == nil {
 		m.meter.sent(e, ch)
@@ -141,7 +137,6 @@ func (m *meteredBroker) RemoveHistory(ctx context.Context, ch string) error {
 	return m.Broker.RemoveHistory(ctx, ch)
 }
 
-// meteredHandler counts the events of a broker.
 type meteredHandler struct {
 	broker.EventHandler
 	meter *Meter
@@ -162,7 +157,6 @@ func (h *meteredHandler) HandleLeave(ch string, info *channel.ClientInfo) {
 	h.EventHandler.HandleLeave(ch, info)
 }
 
-// meterStreams returns b for subscriptions. It counts Subscribe and Unsubscribe.
 func meterStreams(b broker.Broker, t *Meter) broker.Broker { return &meteredStreams{b, t} }
 
 type meteredStreams struct {
@@ -180,7 +174,6 @@ func (s *meteredStreams) Unsubscribe(ctx context.Context, channels ...string) er
 	return s.Broker.Unsubscribe(ctx, channels...)
 }
 
-// meterPresence returns p, which counts all calls.
 func meterPresence(p broker.PresenceManager, t *Meter) broker.PresenceManager {
 	return &meteredPresence{p, t}
 }
@@ -210,7 +203,7 @@ func (p *meteredPresence) Stats(ctx context.Context, ch string) (broker.Presence
 	return p.PresenceManager.Stats(ctx, ch)
 }
 
-// MeterController returns c, which counts the control messages in both directions, unless c or t is nil.
+// MeterController counts the control messages of c in both directions, unless c or t is nil.
 func MeterController(c broker.Controller, t *Meter) broker.Controller {
 	if c == nil || t == nil {
 		return c

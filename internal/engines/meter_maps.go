@@ -8,7 +8,7 @@ import (
 	"github.com/gyrohq/gyro/observe"
 )
 
-// meterMaps returns m with its calls counted, and its changes as events that were sent. Nil stays nil.
+// meterMaps counts the calls of m, and its changes as events that were sent. Nil stays nil.
 func meterMaps(m broker.Maps, t *Meter) broker.Maps {
 	if m == nil {
 		return nil
@@ -21,7 +21,6 @@ type meteredMaps struct {
 	meter *Meter
 }
 
-// event returns the event that a publication counts as.
 func event(p *channel.Publication) observe.Event {
 	switch {
 	case p.Key == "":

@@ -9,7 +9,7 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 )
 
-// NoPresence is the presence manager of a node that has none: it refuses everything.
+// NoPresence refuses everything, on a node without a presence manager.
 type NoPresence struct{}
 
 var errAbsent = refusal.Because(protocol.ErrorNotAvailable, "Config.Presence", "the node has no presence manager: its broker's engine offers none; memory.NewPresence is one for a single node")

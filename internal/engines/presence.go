@@ -13,28 +13,24 @@ import (
 )
 
 const (
-	// maxEntries bounds the entries. Clients that have no place among them stay present until their time to live is
-	// over.
+	// maxEntries bounds the entries. Clients that do not fit stay present until their time to live is over.
 	maxEntries = 1 << 16
 	// maxWorkers is how many calls are repeated at a time.
 	maxWorkers = 16
-	// minPause and maxPause bound the pause of a worker after a call that failed.
+	// A worker pauses that long after a call that failed.
 	minPause, maxPause = 50 * time.Millisecond, 400 * time.Millisecond
-	// callTimeout bounds a repeated call.
-	callTimeout = 5 * time.Second
-	// confirmAfter is when a call that succeeded is done again. A call that failed before,
-	// and went by another connection, must be over by then.
+	callTimeout        = 5 * time.Second
+	// confirmAfter is when a call that succeeded is done again: a call that failed before, and went by another
+	// connection, must be over by then.
 	confirmAfter = 2 * time.Second
 	// closeTimeout bounds how long Close waits for removals.
 	closeTimeout = 2 * time.Second
 )
 
-// presenceManager stands in front of a presence manager over a network. After a failed call, it is unknown whether the
-// call was done, or will be. So presenceManager repeats a removal until it succeeds, and does a call that succeeded
-// after a failure again when the failed call must be over. The newest call for a client in a channel counts.
-//
-// Any goroutine may call the methods. Calls for one client in one channel must come one
-// after the other.
+// presenceManager stands in front of a presence manager over a network, of which a failed call may have been done, or
+// will be. So it repeats a removal until it succeeds, and repeats a call that succeeded after a failure, when the failed
+// call must be over. The newest call for a client in a channel counts. Any goroutine may call the methods. Calls for one
+// client in one channel must come one after the other.
 type presenceManager struct {
 	broker.PresenceManager
 	log   *slog.Logger
@@ -59,7 +55,6 @@ type presenceManager struct {
 
 type presenceKey struct{ channel, client string }
 
-// presenceState of an entry tells the workers the next action.
 type presenceState uint8
 
 const (
@@ -72,11 +67,10 @@ const (
 	numStates
 )
 
-// presenceEntry is a client in a channel about which a call failed.
 type presenceEntry struct {
 	presenceKey
 	user string
-	// info is the presence that the newest call added. Nil: it removed the client.
+	// info is the presence that the newest call added; nil if it removed the client.
 	info    *channel.ClientInfo
 	state   presenceState
 	due     time.Time // if confirming
@@ -91,7 +85,6 @@ type outage struct {
 	removed, lost int
 }
 
-// newPresenceManager returns a manager in front of p.
 func newPresenceManager(p broker.PresenceManager, log *slog.Logger) *presenceManager {
 	m := &presenceManager{
 		PresenceManager: p, log: log, limit: maxEntries, entries: make(map[presenceKey]*presenceEntry),
@@ -130,8 +123,7 @@ func (m *presenceManager) Add(ctx context.Context, ch string, info *channel.Clie
 	return err
 }
 
-// Remove implements broker.PresenceManager. It returns nil if the client is removed, or
-// will be as soon as that is possible.
+// Remove implements broker.PresenceManager. It returns nil if the client is removed, or will be as soon as possible.
 func (m *presenceManager) Remove(ctx context.Context, ch, client, user string) error {
 	k := presenceKey{ch, client}
 	if m.hand(k, user) {
@@ -184,8 +176,7 @@ func (m *presenceManager) hand(k presenceKey, user string) bool {
 	return true
 }
 
-// hold keeps the workers from the entry of a client in a channel, until release or remove.
-// It returns nil if there is no entry.
+// hold keeps the workers from an entry until release or remove. It returns nil if there is no entry.
 func (m *presenceManager) hold(ctx context.Context, k presenceKey) (*presenceEntry, error) {
 	for m.number.Load() > 0 {
 		m.mu.Lock()
@@ -211,7 +202,6 @@ func (m *presenceManager) hold(ctx context.Context, k presenceKey) (*presenceEnt
 	return nil, nil
 }
 
-// begun logs the first removal that failed.
 func (m *presenceManager) begun(e *presenceEntry, err error) {
 	if !m.outage.since.IsZero() {
 		return
@@ -220,7 +210,6 @@ func (m *presenceManager) begun(e *presenceEntry, err error) {
 	m.log.Warn("presence cannot be removed, and is tried again until it can", "channel", e.channel, "client", e.client, "error", err)
 }
 
-// over logs that no removal is left.
 func (m *presenceManager) over() {
 	o := m.outage
 	if o.since.IsZero() || m.lists[failed].Len()+m.held > 0 {
@@ -231,15 +220,13 @@ func (m *presenceManager) over() {
 	m.tellLost(o.lost)
 }
 
-// tellLost logs how many clients stay present.
 func (m *presenceManager) tellLost(n int) {
 	if n > 0 {
 		m.log.Warn("presence of clients that have gone was not removed, and ends with its time to live", "count", n, "limit", m.limit)
 	}
 }
 
-// Close waits until the removals that have failed are done, for 2 s at most, and gives up
-// the rest. No method may be called after it.
+// Close waits for the failed removals, 2 s at most, and gives up the rest. No method may be called after it.
 func (m *presenceManager) Close() {
 	m.mu.Lock()
 	m.closing = true

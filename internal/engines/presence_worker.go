@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// insert adds an entry, and tells whether there was room. If there is none, it forgets a
-// doubtful entry or, for a removal, one whose newest call succeeded.
+// insert tells whether there was room. If not, it first drops a doubtful entry or, for a removal, one whose newest call
+// succeeded.
 func (m *presenceManager) insert(e *presenceEntry) bool {
 	if len(m.entries) >= m.limit {
 		least := m.lists[doubtful].Front()
@@ -81,7 +81,6 @@ func (m *presenceManager) release(e *presenceEntry, s presenceState) {
 	m.move(e, s)
 }
 
-// rouse starts a worker, unless there are enough.
 func (m *presenceManager) rouse() {
 	if m.workers < maxWorkers && m.ctx.Err() == nil {
 		m.workers++
@@ -108,8 +107,8 @@ func (m *presenceManager) run() {
 	}
 }
 
-// next takes an entry that needs work. If none does, one worker must wait for the first entry to confirm, and the
-// others end.
+// next takes an entry that needs work. If none does, one worker waits for the first entry to confirm, and the others
+// end.
 func (m *presenceManager) next() (e *presenceEntry, wait time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -138,7 +137,6 @@ func (m *presenceManager) next() (e *presenceEntry, wait time.Duration) {
 	return e, 0
 }
 
-// await waits until the first entry to confirm is due.
 func (m *presenceManager) await(d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -187,7 +185,6 @@ func signal(ch chan struct{}) {
 	}
 }
 
-// pause waits for a while, about as long as d.
 func (m *presenceManager) pause(d time.Duration) {
 	select {
 	case <-time.After(d/2 + rand.N(d/2)): // nodes that failed together do not call together

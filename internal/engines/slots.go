@@ -20,8 +20,8 @@ type slots struct {
 	waiting list.List // of chan struct{}, closed when the caller that waits gets its slot
 }
 
-// acquire waits for a slot. Its error is the error of ctx, or wraps protocol.ErrorTooManyRequests if there was none for
-// as long as patience says.
+// acquire waits for a slot. Its error is the error of ctx, or wraps protocol.ErrorTooManyRequests if there was none
+// within patience.
 func (s *slots) acquire(ctx context.Context) error {
 	if s.limit < 1 {
 		return nil
@@ -61,7 +61,6 @@ func (s *slots) wait(ctx context.Context, e *list.Element, granted <-chan struct
 	return err
 }
 
-// release gives a slot back.
 func (s *slots) release() {
 	if s.limit < 1 {
 		return
@@ -71,7 +70,7 @@ func (s *slots) release() {
 	s.pass()
 }
 
-// pass gives a slot to the caller that has waited longest, or frees it. mu is held.
+// pass gives a slot to the caller that has waited longest. mu is held.
 func (s *slots) pass() {
 	e := s.waiting.Front()
 	if e == nil {

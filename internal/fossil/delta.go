@@ -7,11 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Append appends to dst the delta that turns base into target. The delta may be
-// longer than target if the two have little in common. If target is valid UTF-8,
-// so is the delta: no character is split between a copy and an insert. It does not keep its
-// arguments, takes time in proportion to the lengths of base and target, and does not allocate
-// if dst has room.
+// Append appends to dst the delta that turns base into target. It may be longer than target if the two have little in
+// common. If target is valid UTF-8, so is the delta: no character is split between a copy and an insert. Append takes
+// time in proportion to the lengths, and does not allocate if dst has room.
 func Append(dst, base, target []byte) []byte {
 	dst = appendInt(dst, uint64(len(target)))
 	dst = append(dst, '\n')
@@ -43,14 +41,11 @@ type encoder struct {
 	done              int // up to where target is encoded
 }
 
-// match is a part that base and target have in common.
 type match struct{ from, to, length int }
 
-// cost is the length of the operation that copies m.
 func (m match) cost() int { return intLen(uint64(m.length)) + len("@,") + intLen(uint64(m.from)) }
 
-// copy encodes target up to the end of m, if copying m is shorter than inserting
-// it; else it does nothing.
+// copy encodes target up to the end of m, if that is shorter than inserting it.
 func (e *encoder) copy(m match) bool {
 	m = align(e.target, m)
 	if m.length <= m.cost() {
@@ -65,7 +60,6 @@ func (e *encoder) copy(m match) bool {
 	return true
 }
 
-// insert encodes target up to the given place as it is.
 func (e *encoder) insert(to int) {
 	if p := e.target[e.done:to]; len(p) > 0 {
 		e.dst = appendInt(e.dst, uint64(len(p)))
@@ -91,11 +85,11 @@ func (e *encoder) search(ix *index, end int) {
 	}
 }
 
-// patience is how many times search finds nothing before it widens its steps.
+// patience is how often search finds nothing before it widens its steps.
 const patience = 256
 
-// align shortens m so that it neither begins nor ends within a UTF-8 character of target. Bytes that are not UTF-8 are
-// shortened, too, but only by a few bytes.
+// align shortens m so that it neither begins nor ends within a UTF-8 character of target. It takes a few bytes off what
+// is not UTF-8.
 func align(target []byte, m match) match {
 	for range utf8.UTFMax - 1 {
 		if m.length > 0 && !utf8.RuneStart(target[m.to]) {
@@ -110,14 +104,12 @@ func align(target []byte, m match) match {
 	return m
 }
 
-// blockSize is the length of the parts of the base that matches are found by.
 const blockSize = 16
 
-// maxChain is how many blocks of equal hash are compared. It bounds the work on
-// repetitive bases.
+// maxChain is how many blocks of equal hash are compared, which bounds the work on repetitive bases.
 const maxChain = 8
 
-// keepBlocks is the size of the largest index that is kept for later: the index of a base of 256 KiB.
+// keepBlocks is the largest index that is kept: of a base of 256 KiB.
 const keepBlocks = 1 << 14
 
 // index finds the blocks of a base by their hash.
@@ -137,8 +129,7 @@ func (ix *index) build(base []byte) {
 	}
 	ix.heads, ix.next, ix.shift = ix.heads[:1<<width], ix.next[:blocks], 64-width
 	clear(ix.heads)
-	// From the last to the first, so that a chain begins with the first: from there
-	// the most may follow that is equal.
+	// From the last to the first, so that a chain begins with the first: from there the most may follow that is equal.
 	for b := blocks - 1; b >= 0; b-- {
 		h := ix.hash(base[b*blockSize:])
 		ix.next[b] = ix.heads[h]
@@ -151,8 +142,7 @@ func (ix *index) hash(p []byte) uint64 {
 	return (low*0x9E3779B97F4A7C15 ^ bits.RotateLeft64(high*0xC2B2AE3D27D4EB4F, 32)) * 0x9E3779B97F4A7C15 >> ix.shift
 }
 
-// find returns the longest match around target[i:], not before start; the zero
-// match if there is none.
+// find returns the longest match around target[i:], not before start.
 func (ix *index) find(base, target []byte, start, i int) (best match) {
 	block := ix.heads[ix.hash(target[i:])]
 	for tries := 0; block != 0 && tries < maxChain; tries++ {
@@ -170,7 +160,6 @@ func (ix *index) find(base, target []byte, start, i int) (best match) {
 	return best
 }
 
-// common is the length of the common prefix.
 func common(p, q []byte) int {
 	n := min(len(p), len(q))
 	p, q = p[:n], q[:n]
@@ -186,7 +175,6 @@ func common(p, q []byte) int {
 	return i
 }
 
-// commonEnd is the length of the common suffix.
 func commonEnd(p, q []byte) int {
 	n := min(len(p), len(q))
 	p, q = p[len(p)-n:], q[len(q)-n:]

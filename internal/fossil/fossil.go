@@ -12,7 +12,7 @@ import (
 // MaxTarget is the most bytes of a target. A delta of a few bytes could describe gigabytes otherwise.
 const MaxTarget = 64 << 20
 
-// Errors of Apply. They say which rule of the format a delta breaks.
+// Errors of Apply, each for a rule of the format.
 var (
 	errNumber   = errors.New("delta: a number is expected")
 	errCopy     = errors.New("delta: it copies from beyond the end of the base")
@@ -66,7 +66,6 @@ func Apply(base, delta []byte) ([]byte, error) {
 	}
 }
 
-// end checks a target that is complete.
 func end(target []byte, size int, sum uint32, rest []byte) ([]byte, error) {
 	switch {
 	case len(target) != size || len(rest) > 0:
@@ -79,10 +78,9 @@ func end(target []byte, size int, sum uint32, rest []byte) ([]byte, error) {
 
 const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~"
 
-// maxDigits is how many digits a number has at most: 9 are 54 bits.
+// maxDigits of a number: 54 bits.
 const maxDigits = 9
 
-// number reads a number and the byte after it.
 func number(b []byte, end byte) (n int, rest []byte, err error) {
 	text, rest, found := bytes.Cut(b, []byte{end})
 	if !found || len(text) == 0 || len(text) > maxDigits {

@@ -11,8 +11,7 @@ import (
 	"github.com/gyrohq/gyro/observe"
 )
 
-// Channel is a shared poll channel on this node, as long as it has subscribers and a little longer. Any
-// goroutine may use it.
+// Channel is a shared poll channel on this node, while it has subscribers and a little longer. Any goroutine may use it.
 type Channel struct {
 	name  string
 	table *Table
@@ -20,15 +19,15 @@ type Channel struct {
 	subscribers int
 	linger      *time.Timer // runs while there are no subscribers
 
-	// applying is held while an answer is taken and its changes are posted, so that they are posted in their
-	// order. Loops never take it.
+	// applying is held while an answer is taken and its changes are posted, which keeps their order. Loops never take
+	// it.
 	applying sync.Mutex
 
 	mu    sync.Mutex
 	state state
 	cycle cycle
-	// timer is for the next step; hasty is how many calls for urgent keys are under way. notified tells
-	// whether the node was notified of some of the urgent keys.
+	// timer is for the next step; hasty is how many calls for urgent keys are under way. notified tells whether the node
+	// was notified of some of the urgent keys.
 	timer    *time.Timer
 	hasty    int
 	notified bool
@@ -38,10 +37,10 @@ type Channel struct {
 }
 
 // maxHasty is how many calls for urgent keys a channel makes at a time, unless there are enough keys for a whole call.
-// Keys that become urgent meanwhile gather for the next call.
+// Keys that become urgent meanwhile gather for the next one.
 const maxHasty = 2
 
-// Epoch of the versions, for a client that subscribes, and the generation that the client belongs to.
+// Epoch of the versions for a client that subscribes, and the generation that the client belongs to.
 func (c *Channel) Epoch() (epoch string, generation uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,12 +53,12 @@ type want struct {
 	Version uint64
 	// New: it is the first client of its loop that tracks the key.
 	New bool
-	// Value is set to the newest value if the node keeps one that is newer than Version.
+	// Value is the newest one if the node keeps one that is newer than Version.
 	Value *channel.Publication
 }
 
-// Track takes the keys that a client of a loop begins to track. It asks the application for the keys whose value the
-// client lacks.
+// Track takes the keys that a client of a loop begins to track, and asks the application for values that the client
+// lacks.
 func (c *Channel) Track(loop int, wants []want) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +75,7 @@ func (c *Channel) Track(loop int, wants []want) {
 	c.plan()
 }
 
-// Untrack says that no client of a loop tracks a key any more.
+// Untrack says that no client of a loop tracks a key.
 func (c *Channel) Untrack(loop int, key string) {
 	now := time.Now().UnixNano()
 	c.mu.Lock()
@@ -149,7 +148,6 @@ type cycle struct {
 	work     time.Duration
 }
 
-// step is called by the timer: it begins a cycle, or makes its next call.
 func (c *Channel) step() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,12 +186,11 @@ func (c *Channel) step() {
 	c.proceed()
 }
 
-// due is when the call of a batch is made.
 func (y *cycle) due(batch int) time.Time {
 	return y.begin.Add(y.interval * time.Duration(batch) / time.Duration(y.batches))
 }
 
-// proceed sets the timer for the next call of the cycle, or ends the cycle. The lock is held.
+// proceed sets the timer for the next call, or ends the cycle. The lock is held.
 func (c *Channel) proceed() {
 	y := &c.cycle
 	if c.closed || y.batches == 0 {
@@ -216,8 +213,7 @@ func (c *Channel) proceed() {
 	c.timer.Reset(max(y.next.Sub(now), 0))
 }
 
-// adapt returns the next interval: longer while the calls of a cycle take more than half of it, and then
-// shorter again down to the usual one.
+// adapt returns the next interval: longer while the calls of a cycle take more than half of it, then shorter again.
 func adapt(interval, usual, most, work time.Duration) time.Duration {
 	if most <= usual {
 		return usual
@@ -233,7 +229,6 @@ func adapt(interval, usual, most, work time.Duration) time.Duration {
 	return min(max(interval, usual), most)
 }
 
-// call makes a call and takes its answer. It returns how long that took.
 func (c *Channel) call(r *request, kind observe.PollKind) (took time.Duration) {
 	c.mu.Lock()
 	opts := c.state.opts
@@ -275,7 +270,6 @@ func (c *Channel) poll(opts *channel.SharedPoll, r *request, p *observe.Polled) 
 	return answer, nil
 }
 
-// apply takes values by f and tells the loops of the changes.
 func (c *Channel) apply(f func() outcome) outcome {
 	c.applying.Lock()
 	defer c.applying.Unlock()
@@ -296,7 +290,7 @@ func (c *Channel) apply(f func() outcome) outcome {
 	return o
 }
 
-// Publish takes a value that was published, and reports whether it is newer than the known one.
+// Publish reports whether a published value is newer than the known one.
 func (c *Channel) Publish(epoch string, v channel.KeyValue) bool {
 	c.mu.Lock()
 	versioned := c.state.opts.Versioned
@@ -310,7 +304,7 @@ func (c *Channel) Publish(epoch string, v channel.KeyValue) bool {
 	return o.changed > 0
 }
 
-// Notify asks the application for the keys of the list that some client tracks, and returns their number.
+// Notify asks the application for the keys that some client tracks, and returns their number.
 func (c *Channel) Notify(keys []string) (tracked int) {
 	c.mu.Lock()
 	for _, key := range keys {
@@ -325,8 +319,8 @@ func (c *Channel) Notify(keys []string) (tracked int) {
 	return tracked
 }
 
-// gather makes the keys of notifications urgent if there are enough of them. Otherwise they wait until the first of
-// them has waited for the delay. The lock is held.
+// gather makes the keys of notifications urgent if there are enough, or else when the first of them has waited for the
+// delay. The lock is held.
 func (c *Channel) gather() {
 	opts := c.state.opts
 	switch {
@@ -342,7 +336,6 @@ func (c *Channel) gather() {
 	}
 }
 
-// askNoted makes the keys of notifications urgent. The lock is held.
 func (c *Channel) askNoted() {
 	if c.gathering != nil {
 		c.gathering.Stop()

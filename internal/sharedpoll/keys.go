@@ -18,17 +18,15 @@ type Place struct {
 	Table *Table
 }
 
-// Owner is the subscription that the keys belong to.
 type Owner interface {
 	hub.Subscriber
-	// Send queues the frame of a message.
 	Send(d *hub.Delivery, form hub.Form)
 	// Reset ends the subscription, whose versions mean nothing any more.
 	Reset()
 }
 
-// Keys are the keys of one shared poll channel that one client tracks. They send the client the newest values. They are
-// used on the client's loop only.
+// Keys are the keys of one shared poll channel that one client tracks. They send it the newest values. Only the client's
+// loop uses them.
 type Keys struct {
 	place   *Place
 	owner   Owner
@@ -36,7 +34,7 @@ type Keys struct {
 	opts    *channel.SharedPoll
 	channel *Channel
 	keys    map[string]*tracker
-	// expires is when the first of the keys expires, in Unix seconds; 0: none does.
+	// expires is when the first key expires, in Unix seconds; 0: none does.
 	expires int64
 	// generation of the versions that the client has.
 	generation uint32
@@ -58,7 +56,7 @@ func NewKeys(place *Place, owner Owner, ch string, opts *channel.SharedPoll) *Ke
 	return k
 }
 
-// Begin is called when the client is subscribed. Its pushes have a form. It returns the epoch for the client.
+// Begin is called when the client is subscribed, with the form of its pushes. It returns the epoch for the client.
 func (k *Keys) Begin(form hub.Form) (epoch string) {
 	k.form = form
 	epoch, k.generation = k.channel.Epoch()
@@ -150,14 +148,14 @@ func (k *Keys) fits(req *protocol.SubRefreshRequest, n int) bool {
 	return n <= most
 }
 
-// Result is the answer to a client's command; its items are valid until the next use of room.
+// Result is the answer to a command; its items are valid until the next use of room.
 type Result struct {
 	protocol.SubRefreshResult
 	room hub.Results
 }
 
-// Take does a command that the application has allowed. now is the time in ns. expireAt has for each batch the Unix
-// seconds when its keys expire; 0: never. budget is how many bytes of values fit into the reply.
+// Take does a command that the application has allowed. now is in ns. expireAt has for each batch the Unix seconds when
+// its keys expire; 0: never. budget is how many bytes of values fit into the reply.
 func (k *Keys) Take(req *protocol.SubRefreshRequest, expireAt []int64, now int64, budget int, e protocol.Encoding, r *Result) error {
 	n := 0
 	for _, b := range req.Track {
@@ -191,8 +189,7 @@ func (k *Keys) Take(req *protocol.SubRefreshRequest, expireAt []int64, now int64
 	return nil
 }
 
-// seat makes trackers of the keys of a request, except for the keys that are gone. If several batches have the same
-// key, the last one counts.
+// seat makes trackers of the keys of a request that are not gone. If batches have the same key, the last one counts.
 func (k *Keys) seat(req *protocol.SubRefreshRequest, gone map[string]bool, expireAt []int64) []want {
 	var wants []want
 	index := make(map[string]int)
@@ -229,7 +226,7 @@ func (k *Keys) seat(req *protocol.SubRefreshRequest, gone map[string]bool, expir
 	return wants
 }
 
-// items puts the values that the node keeps into the result. Values that do not fit are pushed.
+// items puts values that the node keeps into the result; what does not fit is pushed.
 func (k *Keys) items(wants []want, budget int, e protocol.Encoding, r *Result) {
 	var pubs []*channel.Publication
 	for i := range wants {
@@ -248,10 +245,10 @@ func (k *Keys) items(wants []want, budget int, e protocol.Encoding, r *Result) {
 	r.Items = r.room.Whole(pubs, k.form&hub.Escaped, e)
 }
 
-// LeftOut is how many values the result lacks, because they are not JSON and the client's encoding is.
+// LeftOut is how many values the result lacks, because they do not fit the client's JSON.
 func (r *Result) LeftOut() int { return r.room.LeftOut }
 
-// overhead estimates the bytes of a value in a reply besides key and data.
+// overhead estimates what a value in a reply takes besides key and data, in bytes.
 const overhead = 64
 
 // Reset drops the items of a result.
@@ -281,13 +278,11 @@ func (k *Keys) Expire(now int64) {
 	}
 }
 
-// Poll returns the settings that the channel's subscriptions share.
 func (k *Keys) Poll() *channel.SharedPoll { return k.opts }
 
 // Len is the number of keys.
 func (k *Keys) Len() int { return len(k.keys) }
 
-// drop ends a tracker.
 func (k *Keys) drop(key string, t *tracker) {
 	delete(k.keys, key)
 	if k.place.Hub.Remove(t) {

@@ -1,6 +1,6 @@
 // Package sharedpoll knows which keys of shared poll channels the clients of a node track, and the newest version of
-// each. It asks the application for the keys (Table), and tells the loops of changes. Type Keys has the keys that one
-// client tracks, and sends it their newest values.
+// each. It asks the application for the keys (Table), and tells the loops of changes. Keys are what one client tracks,
+// and send it the newest values.
 package sharedpoll
 
 import (
@@ -11,7 +11,6 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// seed of the hashes of values.
 var seed = maphash.MakeSeed()
 
 // entry is a key that some client tracks, or did until a moment ago.
@@ -29,26 +28,23 @@ type entry struct {
 	value *channel.Publication
 	// before is the version when the call under way was made.
 	before uint64
-	// asking: a call for the key is under way. whole: it asks for the value even if it has not changed.
-	// wanted: a tracker needs the value. again: the node was notified of the key during the call. urgent: the
-	// key is in state.urgent. noted: it is in state.noted.
+	// asking: a call for the key is under way. whole: it asks for the value even if that has not changed. wanted: a
+	// tracker needs the value. again: the node was notified of the key during the call. urgent and noted: the key is in
+	// that list of state.
 	asking, whole, wanted, again, urgent, noted bool
 }
 
-// known tells whether the node knows a version of the key.
 func (e *entry) known() bool { return e.version > 0 }
 
 // state of a channel on this node. It knows no time, no locks and no goroutines.
 type state struct {
 	opts *channel.SharedPoll
 	keys map[string]*entry
-	// live are the keys that some client tracks, in any order.
 	live []*entry
-	// idle are the keys that lost their last client at some time, the earliest first.
-	idle []idle
-	// urgent are the keys that are asked for at once.
+	// idle are keys that lost their last client, the earliest first.
+	idle   []idle
 	urgent []*entry
-	// noted are the keys that the node was notified of, and that wait for others before they become urgent.
+	// noted are keys of notifications that wait for others before they become urgent.
 	noted []*entry
 	epoch string
 	// generation counts the epochs, after which versions begin anew.
@@ -67,7 +63,6 @@ const places = 64
 
 func bit(loop int) uint64 { return 1 << (uint(loop) % places) }
 
-// add counts a loop whose clients begin to track a key.
 func (s *state) add(key string, loop int) *entry {
 	e := s.keys[key]
 	if e == nil {
@@ -83,7 +78,7 @@ func (s *state) add(key string, loop int) *entry {
 	return e
 }
 
-// remove undoes an add at the time now, by ns. With more than 64 loops, one may get the changes in vain.
+// remove undoes an add at the time now, in ns. With more than 64 loops, one may get the changes in vain.
 func (s *state) remove(key string, loop, loops int, now int64) {
 	e := s.keys[key]
 	if e == nil || e.rooms == 0 {
@@ -104,7 +99,6 @@ func (s *state) remove(key string, loop, loops int, now int64) {
 	s.idle = append(s.idle, idle{e, now})
 }
 
-// sweep forgets the keys that no client has tracked since a time.
 func (s *state) sweep(since int64) {
 	n := 0
 	for ; n < len(s.idle) && s.idle[n].at <= since; n++ {
@@ -115,8 +109,8 @@ func (s *state) sweep(since int64) {
 	s.idle = slices.Delete(s.idle, 0, n)
 }
 
-// seek returns the value for a tracker that has a version, if the node keeps a newer one. If the node must ask the
-// application for it, it does so at once.
+// seek returns the value for a tracker that has a version, if the node keeps a newer one. If it must ask the
+// application, it does so at once.
 func (s *state) seek(e *entry, version uint64) *channel.Publication {
 	switch {
 	case e.known() && e.version <= version, !e.known() && version > 0:
@@ -129,7 +123,6 @@ func (s *state) seek(e *entry, version uint64) *channel.Publication {
 	return nil
 }
 
-// hurry makes a key urgent, so that it is asked for at once.
 func (s *state) hurry(e *entry) {
 	if !e.urgent && !e.asking {
 		e.urgent = true
@@ -137,7 +130,6 @@ func (s *state) hurry(e *entry) {
 	}
 }
 
-// note keeps a key of a notification, until hurryNoted.
 func (s *state) note(e *entry) {
 	if !e.noted {
 		e.noted = true
@@ -145,8 +137,8 @@ func (s *state) note(e *entry) {
 	}
 }
 
-// hurryNoted makes the noted keys urgent, so that they are asked for at once, or once more if a call for them is under
-// way. It returns false if no client tracks any of them.
+// hurryNoted makes the noted keys urgent, once more if a call for them is under way. It returns false if no client
+// tracks any of them.
 func (s *state) hurryNoted() (found bool) {
 	for _, e := range s.noted {
 		e.noted = false
@@ -160,7 +152,6 @@ func (s *state) hurryNoted() (found bool) {
 	return found
 }
 
-// request is a call of the application.
 type request struct {
 	entries    []*entry
 	keys       []channel.PolledKey
@@ -189,20 +180,19 @@ func (s *state) ask(entries []*entry) *request {
 	return r
 }
 
-// change is the news for the trackers of a key.
+// change is for the trackers of a key.
 type change struct {
 	pub   *channel.Publication
 	prev  *channel.Publication // the base for a patch to pub; nil if none is known
 	loops uint64
 }
 
-// outcome of an answer.
 type outcome struct {
 	changes []change
 	// reset says that versions begin anew.
 	reset                       bool
 	changed, unchanged, removed int
-	// odd are the keys with values that mean nothing, and why.
+	// odd are keys with values that mean nothing, and why.
 	odd []odd
 }
 
@@ -234,7 +224,6 @@ type value struct {
 	bad     error
 }
 
-// done ends a request.
 func (s *state) done(r *request) {
 	for _, e := range r.entries {
 		e.asking = false
@@ -273,8 +262,8 @@ func (s *state) answer(r *request, values []value, epoch string) (o outcome) {
 	return o
 }
 
-// enter compares the epoch of an answer, or of a published value, with the known one. It returns false if the answer
-// belongs to an earlier epoch. generation is the generation of the question.
+// enter compares the epoch of an answer, or of a published value, with the known one. It returns false for one of an
+// earlier epoch. generation is of the question.
 func (s *state) enter(o *outcome, epoch string, generation uint32) bool {
 	if !s.opts.Versioned || epoch == "" || epoch == s.epoch {
 		return true
@@ -293,7 +282,6 @@ func (s *state) enter(o *outcome, epoch string, generation uint32) bool {
 	return true
 }
 
-// publish takes a value that was published.
 func (s *state) publish(v *value, epoch string) (o outcome) {
 	e := s.keys[v.Key]
 	s.enter(&o, epoch, s.generation)
@@ -310,7 +298,6 @@ func (s *state) publish(v *value, epoch string) (o outcome) {
 	return o
 }
 
-// set takes a value of a key.
 func (s *state) set(o *outcome, e *entry, v *value) {
 	version := v.Version
 	switch {
@@ -345,8 +332,7 @@ func (s *state) set(o *outcome, e *entry, v *value) {
 	}
 }
 
-// before returns the value before v: the one that is kept, or the one that the application says, if it is
-// the known one.
+// before returns the value before v: the kept one, or the one that the application says, if it is the known one.
 func (s *state) before(e *entry, v *value) *channel.Publication {
 	switch {
 	case !e.known():
@@ -359,7 +345,6 @@ func (s *state) before(e *entry, v *value) *channel.Publication {
 	return nil
 }
 
-// vanish takes the removal of a key.
 func (s *state) vanish(o *outcome, e *entry) {
 	o.removed++
 	e.version, e.hash, e.value, e.wanted = 0, 0, nil, false

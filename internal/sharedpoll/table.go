@@ -16,17 +16,14 @@ import (
 	"github.com/gyrohq/gyro/observe"
 )
 
-// Config of a Table.
 type Config struct {
-	// Loops is the number of loops, Post posts a message to one of them.
 	Loops int
 	Post  func(loop int, m *hub.Message)
-	// Check returns an error for the data of a value that clients of a channel could not read. checked is for
-	// channel.Publication.
+	// Check returns an error for data that clients of a channel could not read. checked is for channel.Publication.
 	Check func(ch string, data []byte) (checked bool, err error)
-	// Concurrency is how many calls may be under way; further calls wait.
+	// Concurrency is how many calls may be under way; more wait.
 	Concurrency int
-	// Polled is the Observer's method; nil: no observer. Panicked is told of panics of the application.
+	// Polled is the Observer's method, or nil. Panicked is told of panics of the application.
 	Polled   func(p *observe.Polled)
 	Panicked func(reason any, stack []byte)
 	Log      *slog.Logger
@@ -63,7 +60,7 @@ func New(cfg Config) *Table {
 	return t
 }
 
-// Close ends all calls, and waits for them.
+// Close ends and awaits all calls.
 func (t *Table) Close() {
 	t.end()
 	t.mu.Lock()
@@ -77,8 +74,7 @@ func (t *Table) Close() {
 	t.calls.Wait()
 }
 
-// Acquire returns the channel of a name for a subscriber, and counts it until Release. opts replaces the options
-// that the channel had.
+// Acquire returns a channel for a subscriber, and counts it until Release. opts replaces the channel's options.
 func (t *Table) Acquire(ch string, opts *channel.SharedPoll) *Channel {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,7 +98,7 @@ func (t *Table) Acquire(ch string, opts *channel.SharedPoll) *Channel {
 	return c
 }
 
-// epochMemory is how long a channel whose epoch has changed stays at least. Its subscribers begin anew then. If the
+// epochMemory is how long a channel whose epoch has changed stays at least. Its subscribers begin anew then; if the
 // channel had forgotten the epoch when they come back, they would begin anew again and again.
 const epochMemory = time.Minute
 
@@ -138,7 +134,7 @@ func (t *Table) forget(c *Channel) {
 	c.close()
 }
 
-// Find returns the channel of a name; nil if it has no subscribers. It costs a load if there are no channels.
+// Find returns a channel, or nil if it has no subscribers. It costs a load if there are no channels.
 func (t *Table) Find(ch string) *Channel {
 	if t.size.Load() == 0 {
 		return nil
@@ -148,7 +144,7 @@ func (t *Table) Find(ch string) *Channel {
 	return t.channels[ch]
 }
 
-// Size is the number of channels, and of their keys with clients that track them.
+// Size is the number of channels, and of their keys with trackers.
 func (t *Table) Size() (channels, keys int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -168,7 +164,6 @@ func (t *Table) Notify(ch string, keys ...string) (tracked int) {
 	return tracked
 }
 
-// check checks values that the application gives.
 func (t *Table) check(ch string, given []channel.KeyValue) []value {
 	values := make([]value, len(given))
 	for i := range given {
@@ -185,14 +180,12 @@ func (t *Table) check(ch string, given []channel.KeyValue) []value {
 	return values
 }
 
-// post tells the loops that track a key of a change.
 func (t *Table) post(ch string, generation uint32, c *change) {
 	t.send(c.loops, func(m *hub.Message) {
 		m.Channel, m.Keyed, m.Round, m.Pub, m.Prev = ch, true, generation, c.pub, c.prev
 	})
 }
 
-// reset tells all subscribers of a channel that versions begin anew.
 func (t *Table) reset(ch, epoch string, generation uint32) {
 	t.log.Info("versions of a shared poll channel begin anew, as the epoch has changed: its subscribers subscribe again", "channel", ch, "epoch", epoch)
 	t.send(^uint64(0), func(m *hub.Message) {
@@ -200,7 +193,6 @@ func (t *Table) reset(ch, epoch string, generation uint32) {
 	})
 }
 
-// send posts a message to the loops of a set.
 func (t *Table) send(loops uint64, fill func(m *hub.Message)) {
 	m := hub.NewMessage()
 	fill(m)
@@ -233,5 +225,4 @@ func (t *Table) ignored(ch string, bad odd) {
 	t.log.Warn("a value of a shared poll channel is ignored", "channel", ch, "key", bad.key, "error", bad.why)
 }
 
-// Loops is the number of loops.
 func (t *Table) Loops() int { return t.loops }

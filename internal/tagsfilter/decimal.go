@@ -5,14 +5,12 @@ import (
 	"strings"
 )
 
-// Bounds of a decimal number.
 const (
 	maxDecimal  = 200
 	maxFraction = 19
 )
 
-// decimal is a number in two parts, without leading zeros before and trailing zeros after
-// the point, so that comparing digits compares numbers.
+// decimal is a number in two parts, without leading and trailing zeros, so that comparing digits compares numbers.
 type decimal struct {
 	valid, negative   bool
 	integer, fraction string
@@ -49,7 +47,6 @@ func digits(s string) bool {
 	return s != ""
 }
 
-// compare returns -1, 0 or 1 as d is less than, equal to or greater than e.
 func (d decimal) compare(e decimal) int {
 	switch {
 	case d.negative && e.negative:

@@ -10,17 +10,15 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Bounds of a filter: levels of nodes, nodes, and values of all comparisons together. They
-// keep the work per publication small. The bounds for decoding a filter, in client.proto, are
-// not less.
+// Levels of nodes, nodes, and values of all comparisons together, which keep the work per publication small. The bounds
+// for decoding a filter, in client.proto, are not less.
 const (
 	MaxDepth = 32
 	MaxNodes = 256
 	MaxVals  = 1024
 )
 
-// Filter is a compiled filter. It is immutable, and any goroutine may use it. All
-// publications pass the nil filter.
+// Filter is a compiled filter. It is immutable, and any goroutine may use it. All publications pass nil.
 type Filter struct {
 	root node
 	id   [sha256.Size]byte
@@ -34,8 +32,7 @@ type node struct {
 	children []node
 }
 
-// Compile checks n by the rules for its parts and the bounds above, and compiles it. The error names the node and its
-// mistake. n is not kept.
+// Compile checks and compiles n, which is not kept. The error names the node and its mistake.
 func Compile(n *protocol.FilterNode) (*Filter, error) {
 	root, err := new(compiler).node(n, 1)
 	if err != nil {
@@ -44,8 +41,8 @@ func Compile(n *protocol.FilterNode) (*Filter, error) {
 	return &Filter{root: root, id: sha256.Sum256(n.AppendProto(nil))}, nil
 }
 
-// ID is the SHA-256 of the filter's Protobuf encoding, or zero for the nil filter. Filters
-// with the same ID pass the same publications.
+// ID is the SHA-256 of the filter's Protobuf encoding, or zero for nil. Filters with the same ID pass the same
+// publications.
 func (f *Filter) ID() [sha256.Size]byte {
 	if f == nil {
 		return [sha256.Size]byte{}
@@ -53,13 +50,11 @@ func (f *Filter) ID() [sha256.Size]byte {
 	return f.id
 }
 
-// Match reports whether a publication with these tags, or nil for none, passes. It does not
-// allocate.
+// Match reports whether a publication with these tags, or nil, passes. It does not allocate.
 func (f *Filter) Match(tags map[string]string) bool {
 	return f == nil || f.root.match(&f.root, tags)
 }
 
-// compiler counts the nodes and values so far.
 type compiler struct{ nodes, vals int }
 
 func (c *compiler) node(n *protocol.FilterNode, depth int) (node, error) {
@@ -100,12 +95,10 @@ func (c *compiler) node(n *protocol.FilterNode, depth int) (node, error) {
 	return out, nil
 }
 
-// quote makes a bounded text of a client's text.
 func quote(s string) string { return fmt.Sprintf("%.40q", s) }
 
 var operators = map[string]func(*node, map[string]string) bool{"and": and, "or": or, "not": not}
 
-// operands says which of key, val and vals a comparison takes.
 type operands uint8
 
 const (
@@ -133,7 +126,6 @@ var comparisons = map[string]struct {
 	"nex": {noValue, func(n *node, t map[string]string) bool { _, has := t[n.key]; return !has }},
 }
 
-// leaf compiles a comparison.
 func leaf(n *protocol.FilterNode) (node, error) {
 	cmp, ok := comparisons[n.Cmp]
 	if !ok {
@@ -167,7 +159,6 @@ func and(n *node, tags map[string]string) bool { return !n.anyIs(false, tags) }
 func or(n *node, tags map[string]string) bool  { return n.anyIs(true, tags) }
 func not(n *node, tags map[string]string) bool { return n.anyIs(false, tags) } // of one child
 
-// anyIs reports whether one of the children gives the result want.
 func (n *node) anyIs(want bool, tags map[string]string) bool {
 	for i := range n.children {
 		if k := &n.children[i]; k.match(k, tags) == want {
@@ -177,8 +168,7 @@ func (n *node) anyIs(want bool, tags map[string]string) bool {
 	return false
 }
 
-// numeric returns a comparison of exact decimals. It is false if the tag or the value is not
-// a decimal.
+// numeric compares exact decimals. It is false if the tag or the value is none.
 func numeric(holds func(int) bool) func(*node, map[string]string) bool {
 	return func(n *node, tags map[string]string) bool {
 		v, has := tags[n.key]

@@ -34,11 +34,9 @@ type RuleError struct{ text string }
 
 func (e *RuleError) Error() string { return e.text }
 
-// maxHead is the size of the longest header of a server.
 const maxHead = 10
 
-// ParseHeader reads the header at the beginning of data, and reports false if data has only a part of it. The error is a
-// *RuleError.
+// ParseHeader reads a header, and reports false if data has only a part of it. The error is a *RuleError.
 func ParseHeader(data []byte) (h Header, complete bool, err error) {
 	if len(data) < 2 {
 		return h, false, nil
@@ -71,7 +69,7 @@ func ParseClose(payload []byte) *CloseError {
 	return &CloseError{Code: uint32(binary.BigEndian.Uint16(payload)), Reason: string(payload[2:])}
 }
 
-// AppendFrame appends a whole message, or a control frame, as a client sends it. A mask of 0 leaves the payload as it is.
+// AppendFrame appends a whole message, or a control frame. A mask of 0 leaves the payload as it is.
 func AppendFrame(dst []byte, op byte, mask uint32, payload []byte) []byte {
 	dst = append(slices.Grow(dst, maxHead+4+len(payload)), 0x80|op)
 	switch n := len(payload); {
@@ -95,12 +93,12 @@ func AppendFrame(dst []byte, op byte, mask uint32, payload []byte) []byte {
 	return dst
 }
 
-// keptFrame is the largest buffer of a frame that is used again; bytes.
+// keptFrame is the largest buffer that is used again, in bytes.
 const keptFrame = 64 << 10
 
 var frames = sync.Pool{New: func() any { b := make([]byte, 0, 1<<10); return &b }}
 
-// WriteFrame writes a frame by one call, under the lock mu, so that the frames of several goroutines do not mix.
+// WriteFrame writes a frame by one call, under the lock mu, so that frames of several goroutines do not mix.
 func WriteFrame(to io.Writer, mu *sync.Mutex, op byte, payload []byte) error {
 	buf := frames.Get().(*[]byte)
 	defer frames.Put(buf)

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// maxBody bounds the bytes that are read from the answer to a refused handshake.
+// maxBody bounds the bytes that are read of a refusal.
 const maxBody = 64 << 10
 
 // StatusError says that the server has refused a request.
@@ -30,13 +30,12 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// Refused is the refusal of an answer.
 func Refused(res *http.Response) *StatusError {
 	text, _ := io.ReadAll(io.LimitReader(res.Body, maxBody)) // what there is
 	return &StatusError{res.StatusCode, string(text)}
 }
 
-// maxAnswer bounds the head of the answer to a handshake; bytes.
+// maxAnswer bounds the bytes of the head of an answer.
 const maxAnswer = 64 << 10
 
 // NewKey returns a key for a handshake.
@@ -46,7 +45,6 @@ func NewKey() string {
 	return base64.StdEncoding.EncodeToString(nonce[:])
 }
 
-// asks adds the fields that ask for a WebSocket to the header of a request.
 func asks(header http.Header, key, protocol string) {
 	header.Set("Connection", "Upgrade")
 	header.Set("Upgrade", "websocket")
@@ -57,8 +55,7 @@ func asks(header http.Header, key, protocol string) {
 	}
 }
 
-// AppendRequest appends the request that asks for a WebSocket, for callers that do not need an http.RoundTripper. An
-// empty protocol stands for none.
+// AppendRequest appends a handshake, for callers that do not need an http.RoundTripper. protocol may be empty.
 func AppendRequest(dst []byte, host, uri, key, protocol string, header http.Header) []byte {
 	dst = append(append(append(append(dst, "GET "...), uri...), " HTTP/1.1\r\nHost: "...), host...)
 	dst = append(dst, "\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: "...)
@@ -74,7 +71,6 @@ func AppendRequest(dst []byte, host, uri, key, protocol string, header http.Head
 	return append(dst, "\r\n"...)
 }
 
-// answer has the fields of an answer that matter.
 type answer struct{ upgrade, accept, protocol, extensions []byte }
 
 // check fails if the answer to a request with this key and protocol does not open a WebSocket.
@@ -93,8 +89,8 @@ func (a *answer) check(key, protocol string) error {
 	return nil
 }
 
-// ParseAnswer returns the size of the answer to the request of AppendRequest, or 0 if data has only a part of it. It
-// fails if the answer does not open a WebSocket; with a *StatusError, without a body, if the server has refused.
+// ParseAnswer returns the size of the answer to AppendRequest, or 0 if data has only a part of it. It fails if the
+// answer does not open a WebSocket; with a *StatusError, without a body, if the server has refused.
 func ParseAnswer(data []byte, key, protocol string) (size int, err error) {
 	end := bytes.Index(data, []byte("\r\n\r\n"))
 	switch {

@@ -1,6 +1,6 @@
 // Package wsclient is the client's end of WebSocket (RFC 6455), without extensions, and of endless streams. Package
-// client, gyrotest and tests that read a server's messages use its Conn, which has a goroutine and a buffer of 512
-// bytes while it waits. Loads, which read thousands of connections by themselves, use its frames and its handshake.
+// client, gyrotest and tests that read a server's messages use its Conn, which has a goroutine and a buffer of 512 bytes
+// while it waits. Loads read thousands of connections by themselves, and use only its frames and its handshake.
 package wsclient
 
 import (
@@ -16,13 +16,13 @@ import (
 // StatusNone is the code of a Close frame without one.
 const StatusNone = 1005
 
-// Status codes of RFC 6455, which are for the reader of a Close frame.
+// Status codes of RFC 6455 for the reader of a Close frame.
 const (
 	statusProtocolError = 1002
 	statusTooBig        = 1009
 )
 
-// keptMessage is the largest buffer of a message that is used again; bytes.
+// keptMessage is the largest buffer of a message that is used again, in bytes.
 const keptMessage = 8 << 10
 
 // CloseError says that the server has closed the connection.
@@ -35,23 +35,21 @@ func (e *CloseError) Error() string {
 	return fmt.Sprintf("the server has closed the connection: %d %s", e.Code, e.Reason)
 }
 
-// ErrTooBig says that the server has sent a message beyond the limit.
+// ErrTooBig means a message beyond the limit.
 var ErrTooBig = errors.New("the server has sent a message that is larger than the limit")
 
-// Dialer has the settings that all connections to a server share.
+// Dialer has settings for all connections to a server.
 type Dialer struct {
-	// URL of the endpoint; its scheme is http or https.
+	// URL of the endpoint: http or https.
 	URL string
-	// Header of the request, in addition to the headers of the handshake.
-	Header http.Header
-	// Protocol is the subprotocol to ask for; empty for none.
+	// Header is added to the header of the handshake.
+	Header   http.Header
 	Protocol string
-	// Binary tells whether messages are sent as binary ones.
-	Binary bool
+	Binary   bool
 	// Limit of a message, in bytes.
 	Limit int
-	// Transport makes the request. It has to answer a status of 101 with a body that is an io.ReadWriteCloser, as
-	// an *http.Transport for HTTP/1.1 does.
+	// Transport has to answer a status of 101 with a body that is an io.ReadWriteCloser, as an *http.Transport for
+	// HTTP/1.1 does.
 	Transport http.RoundTripper
 }
 
@@ -68,7 +66,7 @@ type Conn struct {
 	mu sync.Mutex // orders writes
 }
 
-// Dial does the handshake. ctx ends it, and has no meaning for the connection.
+// Dial does the handshake, which ctx may end. The connection does not depend on ctx.
 func (d *Dialer) Dial(ctx context.Context) (*Conn, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.URL, http.NoBody)
 	if err != nil {
@@ -95,7 +93,6 @@ func (d *Dialer) Dial(ctx context.Context) (*Conn, error) {
 	return Over(stream, d.Binary, d.Limit), nil
 }
 
-// check returns the connection behind the answer to a handshake.
 func (d *Dialer) check(res *http.Response, key string) (io.ReadWriteCloser, error) {
 	if res.StatusCode != http.StatusSwitchingProtocols {
 		return nil, Refused(res)
@@ -109,7 +106,7 @@ func (d *Dialer) check(res *http.Response, key string) (io.ReadWriteCloser, erro
 	return stream, a.check(key, d.Protocol)
 }
 
-// Over returns a connection whose handshake has been made. binary and limit are as in a Dialer.
+// Over returns a connection whose handshake has been made.
 func Over(stream io.ReadWriteCloser, binary bool, limit int) *Conn {
 	c := &Conn{stream: stream, op: OpText, limit: limit}
 	if binary {
@@ -129,7 +126,7 @@ func (c *Conn) Write(message []byte) error {
 
 func (c *Conn) write(op byte, payload []byte) error { return WriteFrame(c.stream, &c.mu, op, payload) }
 
-// Close sends a Close frame and ends the connection. It waits for no answer.
+// Close sends a Close frame and ends the connection, without waiting for an answer.
 func (c *Conn) Close(code uint16, reason string) {
 	payload := binary.BigEndian.AppendUint16(nil, code)
 	_ = c.write(OpClose, append(payload, reason[:min(len(reason), maxControl-2)]...)) // the connection may be gone
@@ -139,8 +136,8 @@ func (c *Conn) Close(code uint16, reason string) {
 // Cut ends the connection at once, also if a write is under way.
 func (c *Conn) Cut() { _ = c.stream.Close() }
 
-// Read calls handle with each message until the connection ends, and returns the reason: the error of Next, or the
-// error of handle. handle must not keep the message.
+// Read calls handle with each message until the connection ends, and returns the error of Next or of handle. handle must
+// not keep the message.
 func (c *Conn) Read(handle func(message []byte) error) error {
 	defer c.Cut()
 	for {
@@ -187,7 +184,7 @@ func (c *Conn) Next() ([]byte, error) {
 	}
 }
 
-// broken ends the connection, and tells the server of a rule that it has broken.
+// broken ends the connection, and tells the server the rule that it has broken.
 func (c *Conn) broken(err error) error {
 	switch {
 	case errors.Is(err, ErrTooBig):
@@ -200,7 +197,6 @@ func (c *Conn) broken(err error) error {
 	return err
 }
 
-// control handles a control frame.
 func (c *Conn) control(h Header) error {
 	payload, err := c.payload(nil, int(h.Size))
 	switch {
@@ -215,7 +211,6 @@ func (c *Conn) control(h Header) error {
 	return nil
 }
 
-// header reads the header of a frame.
 func (c *Conn) header() (Header, error) {
 	for {
 		h, complete, err := ParseHeader(c.buf[c.from:c.to])
@@ -231,7 +226,7 @@ func (c *Conn) header() (Header, error) {
 	}
 }
 
-// payload appends the next n bytes to b. It takes memory for them as they come.
+// payload appends the next n bytes to b, and takes memory for them as they come.
 func (c *Conn) payload(b []byte, n int) ([]byte, error) {
 	const step = 64 << 10
 	for n > 0 {
@@ -246,7 +241,7 @@ func (c *Conn) payload(b []byte, n int) ([]byte, error) {
 	return b, nil
 }
 
-// full fills p. Bytes that do not fit into p go to the buffer.
+// full fills p, and the buffer with what does not fit into p.
 func (c *Conn) full(p []byte) error {
 	for len(p) > 0 {
 		if c.from == c.to {

@@ -17,7 +17,7 @@ type StreamReader struct {
 	data  []byte // of an event
 }
 
-// kept is the largest buffer that is used again; bytes.
+// kept is the largest buffer that is used again, in bytes.
 const kept = 8 << 10
 
 // NewStreamReader returns a reader. A message of more than limit bytes is ErrTooBig.
@@ -25,7 +25,7 @@ func NewStreamReader(r io.Reader, limit int) *StreamReader {
 	return &StreamReader{in: bufio.NewReaderSize(r, 4<<10), limit: limit}
 }
 
-// Line returns the next line, without its end. Of a line that the stream ends in, nothing is returned.
+// Line returns the next line, without its end, and nothing of a line that the stream ends in.
 func (r *StreamReader) Line() ([]byte, error) {
 	r.renew(&r.buf)
 	for {
@@ -46,7 +46,7 @@ func (r *StreamReader) Line() ([]byte, error) {
 	}
 }
 
-// Event returns the data of the next server-sent event. There is none in one without data.
+// Event returns the data of the next server-sent event that has data.
 func (r *StreamReader) Event() ([]byte, error) {
 	r.renew(&r.data)
 	for {
@@ -88,7 +88,6 @@ func (r *StreamReader) Delimited() ([]byte, error) {
 	return r.buf, nil
 }
 
-// renew empties a buffer.
 func (r *StreamReader) renew(b *[]byte) {
 	if *b = (*b)[:0]; cap(*b) > kept {
 		*b = nil

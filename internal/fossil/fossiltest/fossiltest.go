@@ -9,8 +9,7 @@ import (
 	"strings"
 )
 
-// Apply returns the target that delta makes of base. It takes nothing but a whole delta
-// whose size and checksum are right.
+// Apply returns the target that delta makes of base. It takes only a whole delta whose size and checksum are right.
 func Apply(base, delta []byte) (target []byte, err error) {
 	d := decoder{delta}
 	size := d.number('\n')
@@ -49,7 +48,6 @@ type decoder struct{ rest []byte }
 
 const digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~"
 
-// number reads up to 9 digits and the byte behind them. It is -1 if they are not there.
 func (d *decoder) number(end byte) (n int) {
 	text, rest, found := bytes.Cut(d.rest, []byte{end})
 	if !found || len(text) == 0 || len(text) > 9 {
@@ -66,7 +64,6 @@ func (d *decoder) number(end byte) (n int) {
 	return n
 }
 
-// checksum is the sum of big-endian words, the last one padded with zeros.
 func checksum(p []byte) (sum uint32) {
 	padded := append(bytes.Clone(p), 0, 0, 0)
 	for ; len(padded) >= 4; padded = padded[4:] {
