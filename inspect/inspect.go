@@ -13,33 +13,32 @@ import (
 
 // Limits of a Filter and a Query.
 const (
-	// DefaultLimit stands for a limit of 0, and MaxLimit is the greatest.
+	// DefaultLimit stands for a limit of 0.
 	DefaultLimit, MaxLimit = 100, 1000
-	// MaxChannels is how many subscriptions one node lists in an answer. If there are more, further
-	// connections are left out, and so are further subscriptions of a connection.
+	// MaxChannels is how many subscriptions one node lists in an answer. Further ones, and further connections, are left
+	// out.
 	MaxChannels = 20_000
 )
 
-// Filter selects connections: the ones that match all fields that are not empty. Without User and Channel,
-// each node looks at all of its connections, which takes its loops some milliseconds per 100,000.
+// Filter selects connections that match all fields that are not empty. Without User and Channel, each node looks at all
+// of its connections, which takes its loops some milliseconds per 100,000.
 type Filter struct {
-	// User, Client (an ID) and Channel (one that the connection is subscribed to).
+	// Client is an ID, and Channel one that the connection is subscribed to.
 	User, Client, Channel string
-	// Labels are compared as the tags of a publication are. nil: all connections.
+	// Labels are compared like the tags of a publication. nil: all connections.
 	Labels *protocol.FilterNode
-	// Expression is a condition on the connection, in the language of gyro.Config.Expressions. With one, each node
-	// describes all of its connections that the other fields select, in steps between which its loops do other work.
+	// Expression is a condition in the language of gyro.Config.Expressions. With one, each node describes all
+	// connections that the other fields select, in steps between which its loops do other work.
 	Expression string
-	// Limit is the most connections of the answer; 0 for DefaultLimit. More than MaxLimit is
-	// an error.
+	// Limit is the most connections; 0 for DefaultLimit. More than MaxLimit is an error.
 	Limit int
 }
 
 // Connections are the answer to a Filter.
 type Connections struct {
-	// List has the connections, the oldest first.
+	// List is ordered by age, the oldest first.
 	List []Connection
-	// More tells that connections, or subscriptions of a connection, were left out.
+	// More: connections, or subscriptions of a connection, were left out.
 	More bool
 	// Failed is the first error of Filter.Expression; empty if there was none.
 	Failed string
@@ -47,24 +46,22 @@ type Connections struct {
 
 // Connection is a client that has connected.
 type Connection struct {
-	// Client is its ID, User its user, Node the UID of its node.
+	// Client is its ID, Node the UID of its node.
 	Client, User, Node string
-	// Transport is the name of the transport, Protocol the encoding: "json" or "protobuf".
+	// Transport is a name, Protocol "json" or "protobuf".
 	Transport, Protocol string
-	// AppName and AppVersion are the name and version in the client's connect command, up to 64 bytes each. Both are
-	// empty if a loop of the node has more than 4,096 different pairs of them.
+	// AppName and AppVersion are from the client's connect command, up to 64 bytes each. Both are empty if a loop of the
+	// node has more than 4,096 different pairs of them.
 	AppName, AppVersion string
 	// Addr is the address of the peer; empty if the transport does not know it.
 	Addr string
 	// ConnectedAt is exact to a millisecond.
 	ConnectedAt time.Time
-	// Latency is the time between the last ping and its pong, in whole milliseconds; negative
-	// if there was none.
+	// Latency is between the last ping and its pong, in whole milliseconds; negative if there was none.
 	Latency time.Duration
-	// Queue is how many bytes wait for the client, Commands how many of its commands are in
-	// progress.
+	// Queue is how many bytes wait for the client, Commands how many of its commands are in progress.
 	Queue, Commands int
-	// Labels are the labels in gyro.ConnectReply, or from WithLabels.
+	// Labels are from gyro.ConnectReply, or from WithLabels.
 	Labels map[string]string
 	// Meta and Token are from the client's Credentials, or from a later RefreshReply.
 	Meta  []byte
@@ -73,14 +70,11 @@ type Connection struct {
 	Channels map[string]Subscription
 }
 
-// Subscription describes one subscription of a client.
 type Subscription struct {
-	// ServerSide subscriptions were made by the server.
+	// ServerSide: the server made it.
 	ServerSide bool
-	// Source as given in SubscribeOptions.
-	Source uint8
-	// Positioned subscriptions follow a stream: Offset and Epoch are the position that the client
-	// has reached.
+	Source     uint8
+	// Positioned subscriptions follow a stream, to Offset and Epoch now.
 	Positioned bool
 	Offset     uint64
 	Epoch      string
@@ -92,12 +86,12 @@ type Subscription struct {
 var ErrExpression = errors.New("expression")
 
 // Condition is a compiled expression: it tells whether a connection is selected. An error counts as false; the caller
-// gets it together with the selected connections. It is called by one goroutine at a time.
+// gets it with the selected connections. One goroutine at a time calls it.
 type Condition func(ctx context.Context, c *Connection) (bool, error)
 
 // Page is a part of a snapshot: connections of one node.
 type Page struct {
-	// Node is the UID of the node, Name its name.
+	// Node is the UID of the node.
 	Node, Name string
 	// Connections are up to a few hundred, fewer if they have many subscriptions.
 	Connections []Connection
@@ -108,34 +102,30 @@ type Page struct {
 // Node is the answer of a node about itself.
 type Node struct {
 	// UID is random for each Node value.
-	UID string
-	// Name as configured.
+	UID     string
 	Name    string
 	Version string
-	// NumClients is the number of authenticated connections, NumUsers the number of their distinct users (anonymous
-	// connections count as one user), NumSubs the number of their subscriptions, NumChannels the number of channels
-	// with a subscription.
+	// NumClients is the number of authenticated connections, NumUsers of their distinct users (all anonymous ones count
+	// as one), NumSubs of their subscriptions, NumChannels of channels with a subscription.
 	NumClients, NumUsers, NumSubs, NumChannels int
 	// Uptime in whole seconds.
 	Uptime time.Duration
-	// Process is the zero value for nodes of a version that does not tell.
+	// Process is zero for nodes of a version that does not tell.
 	Process Process
 }
 
-// Process has the resources that the process of a node takes, measured every 3 s.
+// Process has the resources of a node's process, measured every 3 s.
 type Process struct {
 	// CPU is in percent of one processor: two in full use are 200.
 	CPU float64
-	// RSS is the resident memory, in bytes. Where the system does not tell it (it does on Linux), it is the
-	// memory that the Go runtime holds.
+	// RSS is the resident memory in bytes or, where the system does not tell it (it does on Linux), what the Go runtime
+	// holds.
 	RSS int64
 }
 
-// labels is the key of labels in a context.
 type labels struct{}
 
-// WithLabels returns a context for ConnectReply.Context that has labels of the client. They
-// must not be modified.
+// WithLabels returns a context for ConnectReply.Context that has labels of the client, which must not be modified.
 func WithLabels(ctx context.Context, values map[string]string) context.Context {
 	return context.WithValue(ctx, labels{}, values)
 }

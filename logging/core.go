@@ -11,25 +11,22 @@ import (
 )
 
 const (
-	// maxLines and maxBytes bound the lines that wait for the handler. Lines below the
-	// level error get half of that.
+	// maxLines and maxBytes bound the lines that wait for the handler. Lines below the level error get half of that.
 	maxLines = 8192
 	maxBytes = 4 << 20
 
-	// Of each kind, so many lines are written within a window, then one line per window, unless Limit says
-	// otherwise. Lines with a new error are written beyond that, up to maxErrors of them.
+	// So many lines of a kind are written within a window, then one per window, unless Limit says otherwise. Lines with
+	// a new error are written beyond that, up to maxErrors.
 	defaultWindow = 10 * time.Second
 	defaultBurst  = 20
 	maxErrors     = 8
-	// maxKinds is how many kinds are limited each for itself. All other lines of a level
-	// count as one kind.
+	// maxKinds is how many kinds are limited each for itself. All other lines of a level are one kind.
 	maxKinds = 512
 )
 
-// core is the common state of the handlers of one log. It does not call the application's code while it holds its lock.
+// core is shared by the handlers of a log. It does not call the application's code while it holds its lock.
 type core struct {
-	root slog.Handler // for the core's own lines
-	// unlimited: lines that repeat themselves are written all the same.
+	root      slog.Handler // for the core's own lines
 	unlimited bool
 
 	mu      sync.Mutex
@@ -48,14 +45,12 @@ type core struct {
 	ticked bool // tick will be called
 }
 
-// kind of lines that are limited together.
 type kind struct {
 	level   slog.Level
 	message string
 }
 
-// history has the counts of a kind of lines. At the end of a window the core forgets the kinds without suppressed
-// lines.
+// history counts a kind of lines. At the end of a window the core forgets kinds without suppressed lines.
 type history struct {
 	written    int       // lines since the kind is known
 	suppressed int       // lines in this window
@@ -64,7 +59,6 @@ type history struct {
 	errors     []uint64  // hashes of the errors that were written
 }
 
-// outcome says whether a line is written.
 type outcome int
 
 const (
@@ -73,7 +67,7 @@ const (
 	example            // suppressed, and kept to stand for the others
 )
 
-// judge decides on a record whose errors have this hash.
+// errors is the hash of the record's errors.
 func (c *core) judge(r *slog.Record, errors uint64) (*history, outcome) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,7 +88,6 @@ func (c *core) judge(r *slog.Record, errors uint64) (*history, outcome) {
 	return h, suppressed
 }
 
-// history returns the history of a kind.
 func (c *core) history(k kind) *history {
 	h := c.kinds[k]
 	if h == nil && len(c.kinds) >= maxKinds {
@@ -120,7 +113,6 @@ func (c *core) keep(h *history, l line) {
 	h.example = l
 }
 
-// wait schedules tick for the end of the window.
 func (c *core) wait() {
 	if !c.ticked {
 		c.ticked = true
@@ -128,7 +120,6 @@ func (c *core) wait() {
 	}
 }
 
-// tick begins a new window.
 func (c *core) tick() {
 	c.mu.Lock()
 	c.ticked = false
@@ -144,7 +135,7 @@ func (c *core) tick() {
 	c.report()
 }
 
-// report queues a line for each kind with suppressed lines. It does not begin a new window.
+// report queues a line for each kind with suppressed lines, without a new window.
 func (c *core) report() {
 	var due []line
 	c.mu.Lock()
@@ -190,7 +181,6 @@ func (c *core) put(l line) {
 	}
 }
 
-// write hands lines to their handlers until there are none.
 func (c *core) write() {
 	for {
 		c.mu.Lock()
@@ -241,7 +231,8 @@ func (c *core) done(l *line, err error) {
 	*l = line{}
 }
 
-// tell writes how many lines are missing, the first attribute, unless none are. It reports whether that line is written.
+// tell writes how many lines are missing, the first attribute, unless none are, and reports whether that line is
+// written.
 func (c *core) tell(message string, missing slog.Attr, more ...slog.Attr) bool {
 	ctx := context.Background()
 	if missing.Value.Uint64() == 0 || !c.root.Enabled(ctx, slog.LevelWarn) {
@@ -265,7 +256,6 @@ func (c *core) written() <-chan struct{} {
 	return none
 }
 
-// waiting is how many lines wait.
 func (c *core) waiting() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

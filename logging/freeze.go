@@ -8,14 +8,13 @@ import (
 	"reflect"
 )
 
-// The bytes that a line and an attribute count for, beside their texts.
+// What a line and an attribute count for, beside their texts.
 const (
 	lineSize = 400
 	attrSize = 64
 )
 
-// freeze evaluates an attribute. Nothing can change the result later. It also returns the
-// rough size of the result in bytes.
+// freeze evaluates an attribute, so that nothing can change it later, and returns its rough size in bytes.
 func freeze(a slog.Attr) (slog.Attr, int) {
 	v := a.Value.Resolve()
 	size := attrSize + len(a.Key)
@@ -76,8 +75,7 @@ func (e saidError) Unwrap() error { return e.err }
 
 var seed = maphash.MakeSeed()
 
-// errorOf returns a hash of the texts of the errors among the record's attributes; 0 if
-// there are none.
+// errorOf returns a hash of the texts of the record's errors; 0 without errors.
 func errorOf(r *slog.Record) (hash uint64) {
 	r.Attrs(func(a slog.Attr) bool {
 		if a.Value.Kind() == slog.KindAny {

@@ -1,7 +1,6 @@
-// Package logging keeps a log from holding up the program that writes it, and from filling
-// the disk. A logger that Wrap returns never waits for its handler: lines go through a
-// bounded queue, and a goroutine writes them. It also limits lines that repeat themselves.
-// It counts the lines that it leaves out, and the log says how many they were.
+// Package logging keeps a log from holding up the program that writes it, and from filling the disk. A logger that Wrap
+// returns never waits for its handler: lines go through a bounded queue, and a goroutine writes them. It limits lines
+// that repeat themselves. It counts the lines that it leaves out, and the log says how many they were.
 package logging
 
 import (
@@ -39,15 +38,14 @@ func Wrap(l *slog.Logger) *slog.Logger {
 	return slog.New(&handler{core: &core{root: inner}, inner: inner})
 }
 
-// Unlimited is Wrap without limits on lines that repeat themselves: for a terminal that a developer reads. The bounds
-// on the lines that wait for the handler are the same.
+// Unlimited is Wrap without limits on lines that repeat themselves, for a terminal that a developer reads.
 func Unlimited(l *slog.Logger) *slog.Logger {
 	return slog.New(&handler{core: &core{root: l.Handler(), unlimited: true}, inner: l.Handler()})
 }
 
-// Limit changes the limit on lines that repeat themselves of l, a logger that Wrap returned, and of all loggers made from
-// it: of one kind burst lines are written within a window, then one per window. 0 is the default: 20 and 10 s. A window
-// that has begun ends as it was. For other loggers Limit does nothing.
+// Limit changes the limit on lines that repeat themselves of l, a logger that Wrap returned, and of all loggers made
+// from it: of one kind burst lines are written within a window, then one per window. 0 is the default: 20 and 10 s. A
+// window that has begun ends as it was. For other loggers Limit does nothing.
 func Limit(l *slog.Logger, burst int, window time.Duration) {
 	if h, ok := l.Handler().(*handler); ok {
 		h.core.mu.Lock()
@@ -56,8 +54,8 @@ func Limit(l *slog.Logger, burst int, window time.Duration) {
 	}
 }
 
-// Dropped returns how many lines of l, a logger that Wrap returned, are missing: they did not fit, or the handler
-// returned an error for them. Lines that repeat themselves are not among them. For other loggers it is 0.
+// Dropped returns how many lines of l, a logger that Wrap returned, are missing, because they did not fit or the handler
+// returned an error. Lines that repeat themselves are not among them. For other loggers it is 0.
 func Dropped(l *slog.Logger) uint64 {
 	h, ok := l.Handler().(*handler)
 	if !ok {
@@ -68,19 +66,16 @@ func Dropped(l *slog.Logger) uint64 {
 	return h.core.lost
 }
 
-// Milliseconds returns an attribute that is a number: a duration in milliseconds, with microseconds after the point.
-// Its name is the key and "_ms".
+// Milliseconds returns a duration in milliseconds, with microseconds after the point, under the key and "_ms".
 func Milliseconds(key string, d time.Duration) slog.Attr {
 	return slog.Float64(key+"_ms", float64(d.Round(time.Microsecond))/float64(time.Millisecond))
 }
 
-// patience is how long Flush waits.
 const patience = time.Second
 
-// Flush writes the lines that wait in l, a logger that Wrap returned, and the counts of
-// suppressed lines. It is for the end of the program, but l can still be used. It waits for
-// at most 1 s; the error tells how many lines are not written then. For other loggers Flush
-// does nothing.
+// Flush writes the lines that wait in l, a logger that Wrap returned, and the counts of suppressed lines. It waits for
+// at most 1 s; the error tells how many lines are not written then. l can still be used. For other loggers Flush does
+// nothing.
 func Flush(l *slog.Logger) error {
 	h, ok := l.Handler().(*handler)
 	if !ok {
@@ -97,8 +92,7 @@ func Flush(l *slog.Logger) error {
 	}
 }
 
-// handler implements slog.Handler for a logger of Wrap. The handlers that WithAttrs and
-// WithGroup make share its core.
+// handler is for a logger of Wrap. Those that WithAttrs and WithGroup make share its core.
 type handler struct {
 	core  *core
 	inner slog.Handler
@@ -135,7 +129,6 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	return nil
 }
 
-// line is a record on its way to its handler.
 type line struct {
 	ctx   context.Context
 	inner slog.Handler

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Outage is the time in which something fails. It tells its user when to write a line: when the outage begins, and when it is over,
-// however many attempts fail in between. The zero value is ready. Any goroutine may call the methods.
+// Outage is the time in which something fails. It tells its user when to write a line: when the outage begins, and when
+// it is over, however many attempts fail in between. The zero value is ready. Any goroutine may use it.
 type Outage struct{ now atomic.Pointer[outage] }
 
 // outage is constant.
@@ -16,7 +16,7 @@ type outage struct {
 	err      error // the newest one
 }
 
-// Fail notes a failure, and returns how many there were in a row. The outage begins with the first one.
+// Fail notes a failure, and returns how many there were in a row.
 func (o *Outage) Fail(err error) (failures int) {
 	for {
 		before := o.now.Load()
@@ -32,7 +32,8 @@ func (o *Outage) Fail(err error) (failures int) {
 	}
 }
 
-// End notes a success. It returns how many failures the outage had that is over now, and when it began; 0 if there was none.
+// End notes a success, and returns how many failures the outage had that is over now, and when it began; 0 if there was
+// none.
 func (o *Outage) End() (failures int, since time.Time) {
 	if o.now.Load() == nil {
 		return 0, since

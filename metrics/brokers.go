@@ -9,8 +9,8 @@ import (
 	"github.com/gyrohq/gyro/broker"
 )
 
-// Brokers exports brokers by their names, which are the label broker_name: their health if they report it, and the
-// metrics of their own. "" is the name of a default broker. It is called once.
+// Brokers exports brokers by their names, the label broker_name: their health if they report it, and their own metrics.
+// "" names a default broker. It is called once.
 func (m *Metrics) Brokers(list map[string]broker.Traits) {
 	m.brokers.list = maps.Clone(list)
 	m.add(m.brokers)
@@ -66,8 +66,8 @@ func (b *brokers) shard(out values, name, shard string, h broker.Health) {
 	out.count(b.reconnects, h.Reconnects, name, shard)
 }
 
-// own exports a metric of the broker's own. If Prometheus refuses the metric, the scrape reports that
-// and has all others.
+// own exports a metric of the broker's own. If Prometheus refuses the metric, the scrape reports that and has all
+// others.
 func (b *brokers) own(out values, name, engine string, m broker.Metric) {
 	labels := prometheus.Labels{"broker_name": name}
 	maps.Copy(labels, m.Labels)

@@ -11,7 +11,6 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// clients counts the events that an observer gets.
 type clients struct {
 	clientDescs
 	since   func() time.Duration
@@ -20,7 +19,6 @@ type clients struct {
 	how     naming
 }
 
-// clientDescs are the families that clients exports.
 type clientDescs struct {
 	sent, received, actions, filtered       *prometheus.Desc
 	suppressed, mapSuppressed, removal      *prometheus.Desc
@@ -34,7 +32,7 @@ type clientDescs struct {
 	messagesReceived, bytesReceived, closes *prometheus.Desc
 }
 
-// Buckets of histograms: upper bounds in seconds, or numbers of publications.
+// Upper bounds in seconds, or numbers of publications.
 var (
 	surveyBuckets    = []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 	lagBuckets       = []float64{.001, .005, .01, .025, .05, .1, .2, .5, 1, 2, 5, 10}
@@ -44,7 +42,7 @@ var (
 	recoveredBuckets = []float64{0, 1, 2, 3, 5, 10, 20, 50, 100, 250, 500, 1000, 2000, 5000, 10000}
 )
 
-// inSpace is the label for the namespace of a channel. Its value is empty without Config.ChannelNamespace.
+// inSpace is the label for the namespace of a channel, empty without Config.ChannelNamespace.
 const inSpace = "channel_namespace"
 
 func newClients(m *Metrics) *clients {
@@ -132,14 +130,12 @@ func (c *clients) export(out values) {
 	}
 }
 
-// naming makes labels from the fields of turns.
 type naming struct {
 	names  []string // of software
 	labels *observe.ClientLabels
 	accept bool // accept_protocol is wanted
 }
 
-// connection returns the labels of connections.
 func (n *naming) connection(c connection) []string {
 	accept := ""
 	if n.accept && c.http > 0 {
@@ -148,18 +144,16 @@ func (n *naming) connection(c connection) []string {
 	return n.labels.Values([]string{c.transport, accept, c.agent.Name(n.names), c.agent.Version()}, c.agent)
 }
 
-// subscription returns the labels of subscriptions in channels of a namespace.
 func (n *naming) subscription(a observe.Agent, space string) []string {
 	return n.labels.Values([]string{a.Name(n.names), space}, a)
 }
 
-// merged are flows with the same labels.
 type merged struct {
 	labels []string
 	flow
 }
 
-// merge adds a flow to the flow with the same labels, because several agents may have the same labels.
+// merge adds a flow to the one with the same labels, which several agents may have.
 func merge(list []merged, labels []string, f flow) []merged {
 	for i := range list {
 		if slices.Equal(list[i].labels, labels) {
@@ -170,7 +164,6 @@ func merge(list []merged, labels []string, f flow) []merged {
 	return append(list, merged{labels, f})
 }
 
-// export sends how many came, and how many are there.
 func (m *merged) export(out values, accepted, inflight *prometheus.Desc) {
 	if m.came > 0 {
 		out.count(accepted, m.came, m.labels...)
@@ -181,7 +174,7 @@ func (m *merged) export(out values, accepted, inflight *prometheus.Desc) {
 // Other is the label of codes that applications define.
 const Other = "other"
 
-// code of an error, a disconnect or an unsubscribe; 0 stands for all that applications define.
+// code of an error, a disconnect or an unsubscribe; 0 for all that applications define.
 type code uint32
 
 func codeOf(number uint32) code {
@@ -193,7 +186,6 @@ func codeOf(number uint32) code {
 	return 0
 }
 
-// String returns the label.
 func (c code) String() string {
 	if c == 0 {
 		return Other
@@ -201,7 +193,7 @@ func (c code) String() string {
 	return strconv.FormatUint(uint64(c), 10)
 }
 
-// status is the label of a code: the transport's own, of RFC 6455 for example, or the code of a disconnect.
+// status is the transport's own, of RFC 6455 for example, or the code of a disconnect.
 func status(number uint16) string {
 	if number < 1016 {
 		return strconv.FormatUint(uint64(number), 10)
@@ -209,7 +201,6 @@ func status(number uint16) string {
 	return codeOf(uint32(number)).String()
 }
 
-// byServer says whether the server ended a connection.
 func byServer(d protocol.Disconnect) bool {
 	return d.Code != 0 && d.Code != protocol.DisconnectConnectionClosed.Code
 }

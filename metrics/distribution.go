@@ -7,15 +7,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// shape is the common part of the distributions of a family.
+// shape is common to the distributions of a family.
 type shape struct {
 	histogram, summary *prometheus.Desc // without summary there are no quantiles
 	buckets            []float64        // upper bounds; nil: a native histogram
 	began              time.Time        // when the counting began
 }
 
-// distribution counts values with the same labels, for a histogram and the quantiles beside it. Its
-// owner holds a lock.
+// distribution counts values with the same labels, for a histogram and the quantiles beside it. Its owner holds a lock.
 type distribution struct {
 	count   uint64
 	sum     float64
@@ -24,9 +23,9 @@ type distribution struct {
 	recent  *[ages]recent // for the quantiles; nil: none
 }
 
-// places count values in exponential buckets: place n has the values up to 2^(n/8+lowest). The first place has all
-// lesser values, too, the last one all greater values. The growth factor, 1.09, is the factor of native histograms of
-// schema 3, so the middle of a place differs from the values in it by 4.5% at most.
+// places count values in exponential buckets: place n has the values up to 2^(n/8+lowest), the first place all lesser
+// ones, too, and the last one all greater ones. The growth factor, 1.09, is the factor of native histograms of schema 3,
+// so the middle of a place differs from its values by 4.5% at most.
 type places [(highest-lowest)*perOctave + 1]uint64
 
 const (
@@ -36,8 +35,7 @@ const (
 	highest   = 17  // 2^17 s are 36 hours
 )
 
-// recent counts the values of one part of the last ten minutes. The oldest part is replaced by the
-// next one.
+// recent counts the values of one part of the last ten minutes. The next part replaces the oldest.
 type recent struct {
 	part   int64 // its number since the counting began
 	places places
@@ -71,7 +69,6 @@ func placeOf(v float64) int {
 	return (exponent-1-lowest)*perOctave + n
 }
 
-// middle is the value that stands for all values of a place.
 func middle(place int) float64 {
 	if place == 0 {
 		return 0
@@ -85,7 +82,7 @@ func (p *places) add(o *places) {
 	}
 }
 
-// observe counts a value that occurred n times. now is the time since the counting began.
+// observe counts a value that occurred n times. now is since the counting began.
 func (d *distribution) observe(s *shape, v float64, n uint64, now time.Duration) {
 	d.count += n
 	d.sum += v * float64(n)
@@ -109,7 +106,6 @@ func (d *distribution) observe(s *shape, v float64, n uint64, now time.Duration)
 	}
 }
 
-// part returns the counts of a part of the last ten minutes, to add to.
 func (d *distribution) part(number int64) *places {
 	if d.recent == nil {
 		d.recent = new([ages]recent)
@@ -121,7 +117,6 @@ func (d *distribution) part(number int64) *places {
 	return &r.places
 }
 
-// parts calls f with each part of the last ten minutes.
 func (d *distribution) parts(now time.Duration, f func(number int64, p *places)) {
 	if d.recent == nil {
 		return
@@ -133,7 +128,6 @@ func (d *distribution) parts(now time.Duration, f func(number int64, p *places))
 	}
 }
 
-// add adds the counts of another distribution of the same shape.
 func (d *distribution) add(o *distribution, now time.Duration) {
 	d.count += o.count
 	d.sum += o.sum
@@ -174,7 +168,7 @@ func (d *distribution) export(out values, s *shape, now time.Duration, labels ..
 	}
 }
 
-// quantiles of a summary. They are NaN if there was no value.
+// quantiles are NaN without a value.
 func (p *places) quantiles() map[float64]float64 {
 	var all uint64
 	for _, n := range p {
@@ -194,7 +188,6 @@ func (p *places) quantiles() map[float64]float64 {
 	return quantiles
 }
 
-// mostBuckets is how many buckets a native histogram has at most.
 const mostBuckets = 200
 
 // sparse returns the native histogram. If it has too many buckets, each two neighbours become one.

@@ -7,9 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Durations measure times by labels: in a histogram whose name ends with _histogram, and in a summary of
-// the last ten minutes without this end. With native histograms there is no summary. Quantiles of the
-// summary are exact within 4.5%.
+// Durations measure times by labels: in a histogram whose name ends with _histogram, and in a summary of the last ten
+// minutes without this end, exact within 4.5%. With native histograms there is no summary.
 type Durations struct {
 	shape *shape
 	since func() time.Duration
@@ -25,9 +24,9 @@ type Duration struct {
 	stripes stripes[distribution]
 }
 
-// Durations adds a family of times to m, with the names NAMESPACE_SUBSYSTEM_NAME and
-// NAMESPACE_SUBSYSTEM_NAME_histogram. help is a sentence without the period. buckets are upper bounds in seconds; nil
-// means prometheus.DefBuckets. It is called before m is registered.
+// Durations adds a family of times, NAMESPACE_SUBSYSTEM_NAME and NAMESPACE_SUBSYSTEM_NAME_histogram. help is a sentence
+// without the period. buckets are upper bounds in seconds; nil means prometheus.DefBuckets. It is called before m is
+// registered.
 func (m *Metrics) Durations(subsystem, name, help string, buckets []float64, labels ...string) *Durations {
 	if buckets == nil {
 		buckets = prometheus.DefBuckets

@@ -27,37 +27,37 @@ import (
 
 // Config of Metrics. The zero value is useful.
 type Config struct {
-	// Namespace is the start of all names: letters, digits and underscores. Default: gyro.
+	// Namespace begins all names: letters, digits and underscores. Default: gyro.
 	Namespace string
-	// NativeHistograms makes all histograms native ones (growth factor 1.1, at most 200
-	// buckets) without classic buckets, and omits the summaries.
+	// NativeHistograms makes all histograms native ones (growth factor 1.1, at most 200 buckets), without classic
+	// buckets and summaries.
 	NativeHistograms bool
-	// RecoveredPublications adds client_recovered_publications, a histogram of how many
-	// publications each recovery returned.
+	// RecoveredPublications adds client_recovered_publications, a histogram of how many publications each recovery
+	// returned.
 	RecoveredPublications bool
-	// ChannelNamespace fills the label channel_namespace: it returns the namespace of a channel. The rules of
-	// observe.Observer.Namespace hold for it. Default: the label is empty.
+	// ChannelNamespace fills the label channel_namespace, by the rules of observe.Observer.Namespace. Default: the label
+	// is empty.
 	ChannelNamespace func(channel string) string
 	// ClientNames are values of the label client_name, 63 at most, besides unnamed and unregistered.
 	ClientNames []string
-	// AcceptProtocol fills the label accept_protocol with the version of HTTP of the request that opened the
-	// connection: h1, h2 or h3, and an empty text for others. Default: the label is empty.
+	// AcceptProtocol fills the label accept_protocol with the HTTP version of the request that opened the connection:
+	// h1, h2 or h3, and an empty text for others. Default: the label is empty.
 	AcceptProtocol bool
-	// ClientLabels are keys of labels that the application gives clients (gyro.ConnectReply.Labels), observe.MaxClientLabels
-	// at most. Each is a label app_KEY of the families client_connections_* and client_subscriptions_*: the value, empty
-	// if the client has none, or other. Keys consist of letters, digits and underscores.
+	// ClientLabels are keys of labels that the application gives clients (gyro.ConnectReply.Labels), of letters, digits
+	// and underscores, observe.MaxClientLabels at most. Each is a label app_KEY of the families client_connections_* and
+	// client_subscriptions_*: the value, empty if the client has none, or other.
 	ClientLabels []string
-	// ClientLabelSets is how many combinations of these values there are at most; others are counted together,
-	// with the value other in all labels, and Logger gets a warning. Default: 100; observe.MaxLabelSets at most.
+	// ClientLabelSets bounds the combinations of these values; others are counted together, with the value other in all
+	// labels, and Logger gets a warning. Default: 100; observe.MaxLabelSets at most.
 	ClientLabelSets int
 	// Version is the label of node_build. Default: none, and there is no node_build.
 	Version string
-	// Logger gets an error for metrics that Handler cannot collect. Default: slog.Default().
+	// Logger gets an error for metrics that Handler cannot collect, and the warning. Default: slog.Default().
 	Logger *slog.Logger
 }
 
-// Metrics is a prometheus.Collector of the metrics of one node. A process may have several, each of
-// them with a namespace of its own if they share a registry. Any goroutine may call its methods.
+// Metrics is a prometheus.Collector of the metrics of one node. Several in a process need different namespaces if they
+// share a registry. Any goroutine may use it.
 type Metrics struct {
 	cfg     Config
 	began   time.Time
@@ -73,7 +73,6 @@ type Metrics struct {
 	surveyed map[string]*Duration // by the operation
 }
 
-// source is where the values of some families come from.
 type source interface{ export(out values) }
 
 // New returns metrics without counts. It panics if the namespace cannot be the start of a name.
@@ -94,8 +93,8 @@ func New(c Config) *Metrics {
 	return m
 }
 
-// Observer returns the observer for gyro.Config.Observer, of one node. A program that observes
-// something itself calls the functions of both.
+// Observer returns the observer for gyro.Config.Observer, of one node. A program that observes something itself calls
+// the functions of both.
 func (m *Metrics) Observer() observe.Observer {
 	return observe.Observer{
 		Turn: m.clients.turn, Totals: &m.clients.totals, Namespace: m.cfg.ChannelNamespace, ClientNames: m.cfg.ClientNames,
@@ -103,15 +102,15 @@ func (m *Metrics) Observer() observe.Observer {
 	}
 }
 
-// tooManyLabels runs on a loop, which a slow writer of the log must not block.
+// A slow writer of the log must not block the loop that calls tooManyLabels.
 func (m *Metrics) tooManyLabels() {
 	go m.cfg.Logger.Warn("labels of clients have too many values for metrics, further ones are counted as other",
 		"labels", m.cfg.ClientLabels, "limit", cmp.Or(m.cfg.ClientLabelSets, 100))
 }
 
-// Handler serves the metrics together with the metrics of the Go runtime, of the process, and of others. It does not
-// offer OpenMetrics, which would append _total to the names of counters that dashboards know without it. At most 16
-// scrapes are answered at a time, more are refused with 503.
+// Handler serves the metrics with the metrics of the Go runtime, of the process, and of others. It does not offer
+// OpenMetrics, which would append _total to the names of counters that dashboards know without it. At most 16 scrapes
+// are answered at a time, more are refused with 503.
 func (m *Metrics) Handler(others ...prometheus.Collector) http.Handler {
 	return promhttp.HandlerFor(m.Gatherer(others...), promhttp.HandlerOpts{
 		ErrorLog:            errorLog{m.cfg.Logger},
@@ -129,7 +128,6 @@ func (m *Metrics) Gatherer(others ...prometheus.Collector) prometheus.Gatherer {
 	return r
 }
 
-// errorLog is the logger of promhttp.
 type errorLog struct{ log *slog.Logger }
 
 // Println implements promhttp.Logger.
@@ -137,7 +135,7 @@ func (l errorLog) Println(v ...any) {
 	l.log.Error("metrics cannot be collected", "reason", fmt.Sprint(v...))
 }
 
-// Describe implements prometheus.Collector. It leaves out the metrics that engines export under names of their own.
+// Describe implements prometheus.Collector, without the metrics that engines export under names of their own.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -162,10 +160,8 @@ func (m *Metrics) add(s source) {
 	m.sources = append(m.sources, s)
 }
 
-// since returns the time since the counting began.
 func (m *Metrics) since() time.Duration { return time.Since(m.began) }
 
-// desc describes a family.
 func (m *Metrics) desc(subsystem, name, help string, labels ...string) *prometheus.Desc {
 	d := prometheus.NewDesc(prometheus.BuildFQName(m.cfg.Namespace, subsystem, name), help, labels, nil)
 	m.mu.Lock()
@@ -174,7 +170,6 @@ func (m *Metrics) desc(subsystem, name, help string, labels ...string) *promethe
 	return d
 }
 
-// histogram describes a family of histograms.
 func (m *Metrics) histogram(subsystem, name, help string, buckets []float64, labels ...string) *shape {
 	s := &shape{histogram: m.desc(subsystem, name, help, labels...), began: m.began}
 	if !m.cfg.NativeHistograms {
@@ -192,19 +187,17 @@ func (m *Metrics) times(subsystem, name, help string, buckets []float64, labels 
 	return s
 }
 
-// values sends the metrics of a collector.
 type values chan<- prometheus.Metric
 
 func (v values) gauge(d *prometheus.Desc, value float64, labels ...string) {
 	v <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 }
 
-// count sends a counter.
 func (v values) count(d *prometheus.Desc, value uint64, labels ...string) {
 	v <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value), labels...)
 }
 
-// counted sends a counter unless it is 0, as most combinations of labels never occur.
+// Most combinations of labels never occur, so counted leaves out 0.
 func (v values) counted(d *prometheus.Desc, value uint64, labels ...string) {
 	if value > 0 {
 		v.count(d, value, labels...)

@@ -20,10 +20,9 @@ type Node interface {
 }
 
 const (
-	// fresh is how old the numbers of a node may be, since the node must ask each loop for them.
+	// fresh is how old the numbers of a node may be, which it must ask each loop for.
 	fresh = time.Second
-	// patience is how long a scrape waits for a loop that hangs. After that it exports the
-	// numbers of the scrape before.
+	// patience is how long a scrape waits for a loop that hangs. Then it exports the numbers of the scrape before.
 	patience = time.Second
 )
 
@@ -33,8 +32,8 @@ func (m *Metrics) Watch(n Node) {
 	m.add(m.node)
 }
 
-// ConnectionLimit exports how many connections were refused because of a limit on their number, which
-// the program counts. It is called once.
+// ConnectionLimit exports how many connections were refused because of a limit on their number, which the program
+// counts. It is called once.
 func (m *Metrics) ConnectionLimit(refused func() uint64) {
 	m.add(connectionLimit{m.node.limit, refused})
 }
@@ -58,7 +57,6 @@ func (m *Metrics) Survey(op string, took time.Duration) {
 	d.Observe(took)
 }
 
-// node exports a node.
 type node struct {
 	Node
 	version string

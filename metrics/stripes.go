@@ -5,9 +5,8 @@ import (
 	"sync"
 )
 
-// stripes are several copies of the same counters, each with a lock. Goroutines that count at the same
-// time take different ones, so they hardly ever wait for each other, nor for a scrape, which adds all
-// copies up.
+// stripes are copies of the same counters, each with a lock. Goroutines that count at the same time take different ones,
+// so they hardly ever wait for each other, nor for a scrape, which adds all copies up.
 type stripes[T any] []stripe[T]
 
 type stripe[T any] struct {
@@ -18,7 +17,7 @@ type stripe[T any] struct {
 
 func newStripes[T any]() stripes[T] { return make(stripes[T], runtime.GOMAXPROCS(0)) }
 
-// lock returns a stripe whose lock the caller holds then. Without contention it is the first one.
+// lock returns a locked stripe: without contention the first one.
 func (s stripes[T]) lock() *stripe[T] {
 	for i := range s {
 		if s[i].TryLock() {
@@ -29,7 +28,7 @@ func (s stripes[T]) lock() *stripe[T] {
 	return &s[0]
 }
 
-// each calls f with the counters of each stripe, and holds its lock meanwhile.
+// each calls f with the counters of each stripe, locked.
 func (s stripes[T]) each(f func(*T)) {
 	for i := range s {
 		s[i].Lock()

@@ -16,8 +16,7 @@ type tally struct {
 	spaces      []*space
 }
 
-// space has the sums over the channels of a namespace; the space with the empty name also has the commands without a
-// channel.
+// space has the sums of a namespace; the one with the empty name also has the commands without a channel.
 type space struct {
 	name          string
 	commands      [observe.NumMessages]distribution
@@ -32,7 +31,6 @@ type space struct {
 	writes        distribution
 }
 
-// failure is an answer with an error.
 type failure struct {
 	method observe.Message
 	code   code
@@ -45,10 +43,9 @@ type connection struct {
 	agent     observe.Agent
 }
 
-// flow is how many came and went.
 type flow struct{ came, went uint64 }
 
-// transport has the sums over the messages of one kind of connections, in a namespace.
+// transport has the sums over the messages of a kind of connections, in a namespace.
 type transport struct {
 	name, space    string
 	sent, received [observe.NumMessages]traffic
@@ -62,8 +59,8 @@ func (a *traffic) add(b traffic) {
 	a.bytes += b.bytes
 }
 
-// find returns the element of the list that is accepts; if there is none, it adds the result of made. Most calls ask
-// for the element of the call before, so the element goes to the front.
+// find returns the element that is accepts, or adds the result of made. Most calls ask for the element of the call
+// before, so it goes to the front.
 func find[T any](list *[]*T, is func(*T) bool, made func() *T) *T {
 	for i, e := range *list {
 		if is(e) {
@@ -76,19 +73,16 @@ func find[T any](list *[]*T, is func(*T) bool, made func() *T) *T {
 	return e
 }
 
-// transport returns the counts of a kind of connections in a namespace. There are as many kinds as the program has.
 func (t *tally) transport(name, in string) *transport {
 	return find(&t.transports, func(e *transport) bool { return e.name == name && e.space == in }, func() *transport {
 		return &transport{name: name, space: in}
 	})
 }
 
-// space returns the counts of a namespace.
 func (t *tally) space(name string) *space {
 	return find(&t.spaces, func(e *space) bool { return e.name == name }, func() *space { return &space{name: name} })
 }
 
-// turn adds a turn of a loop.
 func (t *tally) turn(o *observe.Turn, d *clientDescs, now time.Duration) {
 	for i := range o.Transports {
 		e := &o.Transports[i]
@@ -153,7 +147,6 @@ func (t *transport) turn(o *observe.Transport) {
 	}
 }
 
-// add adds another tally.
 func (t *tally) add(o *tally, now time.Duration) {
 	for _, e := range o.transports {
 		t.transport(e.name, e.space).add(e, now)
@@ -199,7 +192,7 @@ func (t *transport) add(o *transport, now time.Duration) {
 	t.pongs.add(&o.pongs, now)
 }
 
-// disconnects are the codes that are exported from the start, so that Prometheus sees the first of them as a growth.
+// disconnects are exported from the start, so that Prometheus sees the first of them as a growth.
 var disconnects = [...]protocol.Disconnect{
 	protocol.DisconnectShutdown, protocol.DisconnectServerError, protocol.DisconnectExpired, protocol.DisconnectSubExpired,
 	protocol.DisconnectSlow, protocol.DisconnectWriteError, protocol.DisconnectInsufficientState, protocol.DisconnectForceReconnect,
@@ -279,8 +272,7 @@ func (s *space) export(out values, d *clientDescs, how *naming, now time.Duratio
 
 func (f flow) plus(o flow) flow { return flow{f.came + o.came, f.went + o.went} }
 
-// left is how many are there. It may be negative: a loop may report the end of something before another loop has
-// reported its beginning.
+// left may be negative: a loop may report the end of something before another loop has reported its beginning.
 func (f flow) left() float64 { return float64(f.came) - float64(f.went) }
 
 func (t *transport) export(out values, d *clientDescs, now time.Duration) {
@@ -298,7 +290,6 @@ func (t *transport) export(out values, d *clientDescs, now time.Duration) {
 	t.pongs.export(out, d.pongs, now, t.name)
 }
 
-// flows adds arrivals and departures to a map, which is made if there is none.
 func flows[K comparable](m *map[K]flow, key K, came, went int) {
 	if *m == nil {
 		*m = make(map[K]flow)
@@ -306,7 +297,6 @@ func flows[K comparable](m *map[K]flow, key K, came, went int) {
 	(*m)[key] = (*m)[key].plus(flow{uint64(came), uint64(went)})
 }
 
-// count adds to a counter of a map, which is made if there is none.
 func count[K comparable](m *map[K]uint64, key K, n int) {
 	if *m == nil {
 		*m = make(map[K]uint64)

@@ -5,36 +5,34 @@ import (
 	"sync"
 )
 
-// MaxClientLabels is how many keys ClientLabels can have, MaxLabelSets how many combinations of their values.
+// Bounds of ClientLabels: its keys, and combinations of their values.
 const (
 	MaxClientLabels = 4
 	MaxLabelSets    = 1<<8 - 2
 )
 
-// maxLabel is how many bytes of a value count.
 const maxLabel = 64
 
-// OtherLabel is the value of all labels of clients whose combination of values was one too many.
+// OtherLabel is the value of all labels of clients beyond the limit of combinations.
 const OtherLabel = "other"
 
-// ClientLabels tell clients apart by labels that the application gives them: see gyro.ConnectReply.Labels. Counters
-// are kept for each combination of values, so there is a limit on these. Any goroutine may use it.
+// ClientLabels tell clients apart by labels that the application gives them: see gyro.ConnectReply.Labels. There is a
+// limit on combinations of values, because each has counters. Any goroutine may use it.
 type ClientLabels struct {
 	keys  []string
 	limit int
 	full  func()
 
 	mu sync.RWMutex
-	// numbers are the numbers of combinations. 0 is the number of clients without any of the labels, 1 the number of
-	// all combinations beyond the limit.
+	// numbers of combinations. 0 are clients without any of the labels, 1 all combinations beyond the limit.
 	numbers map[[MaxClientLabels]string]uint8
 	sets    [][MaxClientLabels]string
 	warned  bool
 }
 
 // NewClientLabels returns labels with these keys, MaxClientLabels at most. It tells apart at most limit combinations of
-// their values, and at most MaxLabelSets. Only the first 64 bytes of a value count. It calls full once: for the first
-// client beyond the limit, on its loop.
+// their values, and at most MaxLabelSets, by the first 64 bytes of a value. It calls full once: for the first client
+// beyond the limit, on its loop.
 func NewClientLabels(keys []string, limit int, full func()) *ClientLabels {
 	l := &ClientLabels{keys: keys[:min(len(keys), MaxClientLabels)], limit: min(limit, MaxLabelSets), full: full}
 	var none, other [MaxClientLabels]string
@@ -45,7 +43,6 @@ func NewClientLabels(keys []string, limit int, full func()) *ClientLabels {
 	return l
 }
 
-// number returns the number of the combination that a client has.
 func (l *ClientLabels) number(labels map[string]string) uint8 {
 	if l == nil {
 		return 0
@@ -86,8 +83,8 @@ func (l *ClientLabels) number(labels map[string]string) uint8 {
 	return n
 }
 
-// Values appends the values of the labels of an Agent to dst, in the order of the keys: empty for a label that the
-// client does not have, OtherLabel for all of them if it is beyond the limit.
+// Values appends the values of an Agent's labels to dst, in the order of the keys: empty for a label that the client
+// does not have, OtherLabel for all beyond the limit.
 func (l *ClientLabels) Values(dst []string, a Agent) []string {
 	if l == nil {
 		return dst

@@ -2,14 +2,12 @@ package observe
 
 import "github.com/gyrohq/gyro/protocol"
 
-// Message is the type of a message between a client and its node. Its text suits the labels
-// "method" and "frame_type".
+// Message is the type of a message between a client and its node, with the text of the labels "method" and "frame_type".
 type Message uint8
 
-// Messages. A command and its reply are of the same type, which is Message(protocol.Method) for every method, also for
-// methods that have no name here.
+// A command and its reply are of the type Message(protocol.Method), also for methods without a name here.
 const (
-	// MessageUnknown is a message that cannot be decoded, or a command without a method.
+	// MessageUnknown cannot be decoded, or is a command without a method.
 	MessageUnknown       = Message(protocol.NoMethod)
 	MessageConnect       = Message(protocol.MethodConnect)
 	MessageSubscribe     = Message(protocol.MethodSubscribe)
@@ -26,11 +24,10 @@ const (
 
 // Messages without a method.
 const (
-	// MessageServerPing is a ping of the node, MessageClientPong the client's answer. Pings and pongs of the transport
-	// itself are not counted.
+	// Pings and pongs of the node, not of the transport.
 	MessageServerPing = Message(protocol.NumMethods) + iota
 	MessageClientPong
-	// The pushes. MessagePushConnect is the reply to the connect request of a one-way client.
+	// MessagePushConnect is the reply to the connect request of a one-way client.
 	MessagePushConnect
 	MessagePushSubscribe
 	MessagePushPublication
@@ -40,7 +37,6 @@ const (
 	MessagePushMessage
 	MessagePushRefresh
 	MessagePushDisconnect
-	// NumMessages is the number of types.
 	NumMessages
 )
 
@@ -60,8 +56,7 @@ func (m Message) String() string {
 }
 
 // Agent says which software a client has named in its connect command: whether it gave a name and a version, and which
-// name of Observer.ClientNames it gave. Other names that clients send are not kept. It also says which labels the
-// application has given the client, by a number of Observer.ClientLabels.
+// name of Observer.ClientNames, and by a number of Observer.ClientLabels its labels. Other names are not kept.
 type Agent uint16
 
 const (
@@ -74,7 +69,7 @@ const (
 // MaxClientNames is how many names Observer.ClientNames can have.
 const MaxClientNames = 63
 
-// NewAgent returns the Agent of a client that gave this name and version, and that has labels.
+// NewAgent returns the Agent of a client with a name, a version and labels.
 func (o *Observer) NewAgent(name, version string, labels map[string]string) (a Agent) {
 	a = Agent(o.ClientLabels.number(labels)) * agentLabels
 	if name != "" {
@@ -91,7 +86,7 @@ func (o *Observer) NewAgent(name, version string, labels map[string]string) (a A
 	return a
 }
 
-// Name suits the label "client_name". registered is Observer.ClientNames.
+// Name is the label "client_name". registered is Observer.ClientNames.
 func (a Agent) Name(registered []string) string {
 	switch i := int(a % agentLabels / agentRegistered); {
 	case i > 0 && i <= len(registered):
@@ -102,7 +97,7 @@ func (a Agent) Name(registered []string) string {
 	return "unnamed"
 }
 
-// Version suits the label "client_version".
+// Version is the label "client_version".
 func (a Agent) Version() string {
 	if a&agentVersioned == 0 {
 		return "unversioned"
@@ -110,7 +105,7 @@ func (a Agent) Version() string {
 	return "unregistered"
 }
 
-// Event is a kind of messages that nodes send to each other by their engines. Its text suits the label "type".
+// Event is a kind of messages between nodes by their engines, with the text of the label "type".
 type Event uint8
 
 // Events.
@@ -118,12 +113,10 @@ const (
 	EventPublication Event = iota
 	EventJoin
 	EventLeave
-	// EventControl is a control message of the cluster.
 	EventControl
-	// EventMapPublication is a change of a map that sets an entry, EventMapRemoval one that removes it.
+	// A change of a map that sets an entry, and one that removes it.
 	EventMapPublication
 	EventMapRemoval
-	// NumEvents is the number of events.
 	NumEvents
 )
 
@@ -131,38 +124,36 @@ var events = [NumEvents]string{"publication", "join", "leave", "control", "map_p
 
 func (e Event) String() string { return events[e] }
 
-// Action of a node that uses its engines or other nodes. Its text suits the label "action".
+// Action of a node that uses its engines or other nodes, with the text of the label "action".
 type Action uint8
 
 // Actions.
 const (
-	// ActionBrokerSubscribe and ActionBrokerUnsubscribe count channels.
+	// These two count channels.
 	ActionBrokerSubscribe Action = iota
 	ActionBrokerUnsubscribe
-	// ActionAddPresence also counts the renewals.
+	// Renewals count, too.
 	ActionAddPresence
 	ActionRemovePresence
 	ActionPresence
 	ActionPresenceStats
-	// ActionHistory is a read for a client or the program. The reads for subscriptions are
-	// ActionHistoryRecover and ActionHistoryRecoverCache if the client recovers, by the mode,
-	// else ActionHistoryStreamTop. The checks of positions are ActionHistoryStreamTop too.
+	// ActionHistory is a read for a client or the program. Reads for subscriptions are ActionHistoryRecover and
+	// ActionHistoryRecoverCache, by the mode, if the client recovers, else ActionHistoryStreamTop, as are checks of
+	// positions.
 	ActionHistory
 	ActionHistoryRecover
 	ActionHistoryRecoverCache
 	ActionHistoryStreamTop
 	ActionHistoryRemove
 	ActionSurvey
-	// ActionMapPublish and ActionMapRemove also count changes that were suppressed.
+	// Suppressed changes count, too.
 	ActionMapPublish
 	ActionMapRemove
 	ActionMapClear
-	// ActionMapStateRead is a read of a page of a map, ActionMapStreamRead one of its changes for a subscriber
-	// that catches up, ActionMapStats one of the number of its entries.
+	// Reads of a page of a map, of its changes for a subscriber that catches up, and of the number of its entries.
 	ActionMapStateRead
 	ActionMapStreamRead
 	ActionMapStats
-	// NumActions is the number of actions.
 	NumActions
 )
 
@@ -174,29 +165,25 @@ var actions = [NumActions]string{
 
 func (a Action) String() string { return actions[a] }
 
-// Limit that a client has reached. Its text suits a label.
+// Limit that a client has reached, with the text of a label.
 type Limit uint8
 
 // Limits.
 const (
-	// LimitChannelLength: a channel's name is too long (gyro.Config.ChannelMaxLength).
+	// A channel's name is too long (gyro.Config.ChannelMaxLength).
 	LimitChannelLength Limit = iota
-	// LimitChannels: the client has too many subscriptions (ChannelLimit).
+	// The client has too many subscriptions (ChannelLimit).
 	LimitChannels
-	// LimitReply: a reply is too large (QueueMaxSize).
+	// A reply is too large (QueueMaxSize).
 	LimitReply
-	// LimitQueue: too much waits for a slow client, which is disconnected (QueueMaxSize).
+	// Too much waits for a slow client, which is disconnected (QueueMaxSize).
 	LimitQueue
-	// LimitPending: a client has sent more than 1 MiB of commands that wait for others, and
-	// is disconnected (CommandLimit).
+	// A client has sent more than 1 MiB of commands that wait for others, and is disconnected (CommandLimit).
 	LimitPending
-	// LimitConnections: the user has too many connections to the node
-	// (UserConnectionLimit).
+	// The user has too many connections to the node (UserConnectionLimit).
 	LimitConnections
-	// LimitFormat: a publication, a join or a leave was left out for the client, whose connection has JSON, because it is not
-	// JSON (ChannelOptions.Binary).
+	// A publication, join or leave was left out for a client with JSON, because it is not JSON (ChannelOptions.Binary).
 	LimitFormat
-	// NumLimits is the number of limits.
 	NumLimits
 )
 

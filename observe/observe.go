@@ -1,8 +1,6 @@
 // Package observe has the counts and events of a node's clients, for metrics and traces: gyro.Config.Observer takes an
-// Observer.
-//
-// Each loop of the node counts the events of its clients for itself, and hands its counts over once per turn (Turn).
-// Events elsewhere, at the engines for example, are added to Totals, which can be read at any time.
+// Observer. Each loop of the node counts for itself, and hands its counts over once per turn (Turn). Events elsewhere,
+// at the engines for example, are added to Totals, which can be read at any time.
 package observe
 
 import (
@@ -13,128 +11,119 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 )
 
-// Observer of a node. A nil function is not called. A panic of Turn is logged; one of
-// Effect counts as a panic of the handler.
+// Observer of a node. Nil functions are not called. A panic of Turn is logged; one of Effect counts as a panic of the
+// handler.
 type Observer struct {
 	// Turn is called by a loop at the end of each turn with new counts, and earlier if a list of t is full. All clients
-	// of the loop wait for the call, so it must not block. Loops call it concurrently. t is valid during the call only.
+	// of the loop wait for it, so it must not block. Loops call it concurrently. t is valid during the call only.
 	Turn func(t *Turn)
-	// Effect is called before a handler or an engine is called on behalf of a client. The handler or engine gets the
-	// returned context, which must be ctx or derived from it. The returned function, which may be nil, is called
-	// afterwards, with the error. So a tracer begins a span in Effect and ends it in done. Both are called on the
-	// goroutine of the effect: if e is Inline it is the client's loop, and they must not block.
+	// Effect is called before a handler or an engine is called for a client, and may return nil or a function that is
+	// called afterwards, with the error: a tracer begins a span in Effect and ends it in done. The handler or engine
+	// gets the returned context, which must be ctx or derived from it. Both are called on the goroutine of the effect:
+	// if e is Inline it is the client's loop, and they must not block.
 	Effect func(ctx context.Context, e Effect) (_ context.Context, done func(err error))
-	// Totals, if it is not nil, counts events that do not happen on loops. The node adds to it, any goroutine may read
-	// it at any time.
+	// Totals, if it is not nil, counts events that do not happen on loops. The node adds to it; any goroutine may read
+	// it.
 	Totals *Totals
 	// Refused is called for each refusal, before it is written to the log, which leaves out repeated lines. It may
-	// change the refusal: a program can put the name of its own setting in place of a field of gyro.Config. It is
-	// called on loops and other goroutines, and must not block. Answers of handlers with codes of the application's own
-	// are refusals only if they are made by refusal.Because.
+	// change the refusal: to name the program's own setting in place of a field of gyro.Config, for example. It is
+	// called on loops and other goroutines, and must not block. Answers of handlers with the application's own codes are
+	// refusals only if refusal.Because made them.
 	Refused func(f *refusal.Refusal)
-	// Namespace, if it is not nil, returns the namespace of a channel: counts are kept for each namespace. Metrics keep
-	// counters for each text that it has returned, so there must be few: names that the program knows, and an empty
-	// text for all other channels. It is called on loops and other goroutines, some times per publication, and must not
-	// block.
+	// Namespace, if it is not nil, returns the namespace of a channel: counts are kept for each. Metrics keep counters
+	// for each text that it has returned, so there must be few: names that the program knows, and an empty text for all
+	// other channels. It is called on loops and other goroutines, some times per publication, and must not block.
 	Namespace func(channel string) string
-	// ClientNames are the names of software that counts tell apart (Agent): 63 at most. Clients with other names, and
-	// with names after the 63rd, are counted together.
+	// ClientNames are the names of software that counts tell apart (Agent), 63 at most. Other clients are counted
+	// together.
 	ClientNames []string
-	// ClientLabels, if it is not nil, are labels of clients: counts are kept for each combination of their values.
+	// ClientLabels, if it is not nil, makes counts for each combination of the values of clients' labels.
 	ClientLabels *ClientLabels
-	// Polled is called for each event of shared poll channels, such as a call of channel.SharedPoll.Poll. It is called
-	// on goroutines of the node, and must not block.
+	// Polled is called for each event of shared poll channels, such as a call of channel.SharedPoll.Poll, on goroutines
+	// of the node. It must not block.
 	Polled func(p *Polled)
 }
 
 // Effect is a call of a handler or of an engine, on behalf of a client.
 type Effect struct {
-	// Name is the name of a field of gyro.Handlers, or of an action of an engine: "attach" (subscribe, add presence,
-	// read the needed part of the stream), "detach" (undo that), "renew" (renew presence), "join" (publish a join). The
-	// effects Publish, Presence, PresenceStats and History comprise the calls of the handler and of the engine.
+	// Name is a field of gyro.Handlers, or an action of an engine: "attach" (subscribe, add presence, read the needed
+	// part of the stream), "detach" (undo that), "renew" (renew presence), "join" (publish a join). The effects Publish,
+	// Presence, PresenceStats and History comprise the calls of the handler and of the engine.
 	Name string
-	// Client is the client that caused the call. It is valid beyond the call.
+	// Client caused the call. It is valid beyond the call.
 	Client Client
-	// Channel, if the effect has exactly one, and Method of an RPC.
+	// Channel, if the effect has just one, and Method of an RPC.
 	Channel, Method string
-	// Inline is set if the effect runs on the client's loop. If it ends with
-	// gyro.ErrWouldBlock, it is tried again on a goroutine.
+	// Inline: the effect runs on the client's loop. If it ends with gyro.ErrWouldBlock, it is tried again on a
+	// goroutine.
 	Inline bool
 }
 
 // Client of an effect. Any goroutine may use it.
 type Client interface {
-	// ID is a random UUID. UserID is empty for anonymous clients, and before the client
-	// has connected.
+	// ID is a random UUID. UserID is empty for anonymous clients, and before the client has connected.
 	ID() string
 	UserID() string
 }
 
-// Turn has the counts of a loop since it last called Observer.Turn. Numbers that grow and shrink are counted as
+// Turn has the counts of a loop since its last call of Observer.Turn. Numbers that grow and shrink are counted as
 // additions and removals, under the same labels: the difference of the sums over all turns is the number of now.
 type Turn struct {
-	// Transports with something to tell, in no order.
+	// Transports with counts, in no order.
 	Transports []Transport
-	// Commands that were answered, one by one. Commands whose connection ended before the
-	// answer, and messages that have no answer, are not among them.
-	Commands []Command
-	// Pongs are the answers of clients to pings.
-	Pongs []Pong
-	// Recoveries are the attempts of subscriptions to recover missed publications.
+	// Commands that were answered, but for those whose connection ended before.
+	Commands   []Command
+	Pongs      []Pong
 	Recoveries []Recovery
 	// Disconnects are all ends of connections. Unsubscribes are the ends of subscriptions that the server has announced
-	// to its clients.
+	// to clients.
 	Disconnects  []Disconnect
 	Unsubscribes []Unsubscribe
-	// Refusals counts how often a limit was reached, by Limit.
-	Refusals [NumLimits]int
-	// Connections are the clients that have connected, and the clients that have gone after they had connected.
-	// Subscriptions likewise.
+	Refusals     [NumLimits]int
+	// Connections are the clients that have connected, and those of them that have gone. Subscriptions likewise.
 	Connections   []Connections
 	Subscriptions []Subscriptions
-	// Deliveries counts publications, joins and leaves, once for each subscription that
-	// they reach, also if the subscription skips them (because of a filter or its position).
+	// Deliveries counts publications, joins and leaves, once for each subscription that they reach, also if it skips
+	// them (because of a filter or its position).
 	Deliveries int
-	// Filtered counts the publications that subscriptions skipped because of a tags filter.
+	// Filtered are publications that subscriptions skipped because of a tags filter.
 	Filtered []Filtered
 	// Lags are the ages of publications, by the time that the broker gave them, when the loop takes them, in whole
-	// milliseconds; publications without a time are left out. Broadcasts are the times of deliveries: from the turn
-	// that begins to deliver a publication, after a batching window, to the end of the turn that writes it to the last
+	// milliseconds; publications without a time are left out. Broadcasts are the times of deliveries: from the turn that
+	// begins to deliver a publication, after a batching window, to the end of the turn that writes it to the last
 	// subscriber of the loop. Each loop with subscribers of the channel reports a publication once in both. Writes are
 	// the times from the publish, by the time of the publication, to the end of the same turn, up to a millisecond too
-	// long. They include the wait in batching windows, and not the wait for slow clients (Load). Times of other nodes
-	// are corrected by the difference of their clocks (Load.ClockSkew).
+	// long, with the wait in batching windows and without the wait for slow clients (Load). Times of other nodes are
+	// corrected by the difference of their clocks (Load.ClockSkew).
 	Lags, Broadcasts, Writes []Timing
 	// Bytes that transports have taken from the clients' queues.
 	Bytes int
 }
 
-// Transport counts the connections of one kind, and their messages in the channels of one namespace.
+// Transport counts the connections of one kind, and their messages in the channels of a namespace.
 type Transport struct {
 	// Name as in gyro.TransportInfo.
 	Name     string
 	Encoding protocol.Encoding
-	// Namespace of the messages' channels, see Observer.Namespace; empty for messages without one.
+	// Namespace of the messages' channels; empty for messages without one.
 	Namespace string
 	// Accepted connections, counted before their clients send anything.
 	Accepted int
-	// Sent counts the messages that were queued for clients, Received the commands and pongs
-	// that arrived, both by Message. The size of the connect request of a one-way client is
-	// only known if it came as a message.
+	// Sent counts the messages that were queued for clients, Received the commands and pongs that arrived, both by
+	// Message. The size of a one-way client's connect request is only known if it came as a message.
 	Sent, Received [NumMessages]Traffic
 }
 
 // Connections counts the clients whose connect command succeeded, and the ends of their connections.
 type Connections struct {
-	// Transport is Transport.Name.
 	Transport string
-	// HTTP is the major version of HTTP in the request that opened the connections: 1, 2 or 3; 0 for others.
+	// HTTP is 1, 2 or 3 for the request that opened the connections; 0 for others.
 	HTTP                    uint8
 	Agent                   Agent
 	Connected, Disconnected int
 }
 
-// Subscriptions counts the subscriptions that were established, and their ends, for whatever reason.
+// Subscriptions counts the subscriptions that were established, and their ends for any reason.
 type Subscriptions struct {
 	Namespace                string
 	Agent                    Agent // of the client
@@ -147,36 +136,32 @@ type Filtered struct {
 	Count     int
 }
 
-// Traffic is a number of messages and their size. The size counts the encoded messages,
-// without the line breaks between them in JSON and with the lengths before them in Protobuf,
-// before the transport compresses and frames them.
+// Traffic is a number of messages and their size before the transport compresses and frames them, without the line
+// breaks between them in JSON and with the lengths before them in Protobuf.
 type Traffic struct{ Messages, Bytes int }
 
 // Command that was answered.
 type Command struct {
-	Method Message
-	// Namespace of the command's channel.
+	Method    Message
 	Namespace string
 	// Code of the error; 0 for success.
 	Code uint32
-	// Took is the time from the command's arrival at the loop to its answer.
+	// Took is from the command's arrival at the loop to its answer.
 	Took time.Duration
 }
 
 // Pong is an answer to a ping.
 type Pong struct {
-	// Transport is Transport.Name.
 	Transport string
-	// Took is the time since the ping, measured from turn to turn.
+	// Took is from the ping, measured from turn to turn.
 	Took time.Duration
 }
 
 // Recovery is an attempt to recover.
 type Recovery struct {
 	Namespace string
-	// Recovered is set if the client got all that it missed.
-	Recovered bool
-	// Publications that the client got.
+	// Recovered: the client got all that it missed.
+	Recovered    bool
 	Publications int
 }
 
@@ -189,12 +174,11 @@ type Timing struct {
 
 // Disconnect counts connections that ended for the same reason.
 type Disconnect struct {
-	// Disconnect is protocol.DisconnectConnectionClosed if the client ended the connection,
-	// and zero if its connect command failed with an error.
+	// Disconnect is protocol.DisconnectConnectionClosed if the client ended the connection, and zero if its connect
+	// command failed.
 	Disconnect protocol.Disconnect
-	// Transport is Transport.Name.
-	Transport string
-	Count     int
+	Transport  string
+	Count      int
 }
 
 // Unsubscribe counts subscriptions that the server ended.
@@ -204,15 +188,14 @@ type Unsubscribe struct {
 	Count     int
 }
 
-// Load is the data that waits in a node at a moment, and how far its clock is off: gyro.Inspector.Load.
+// Load is the data that waits in a node, and how far its clock is off: gyro.Inspector.Load.
 type Load struct {
 	// QueuedClients have not taken all that was sent to them. QueuedBytes wait for them together, LargestQueue for one
-	// of them. OldestQueued is how long the oldest of these bytes has waited. Bytes in the kernel or in a TLS
-	// connection do not count.
+	// of them, since OldestQueued at most. Bytes in the kernel or in a TLS connection do not count.
 	QueuedClients, QueuedBytes, LargestQueue int
 	OldestQueued                             time.Duration
-	// ClockSkew is how far the clock of the node is ahead of the middle one (the median) of the
-	// cluster's nodes, negative if it is behind. The nodes measure it by the messages that they
-	// exchange, to about a millisecond in a data centre. It is 0 for a node without others.
+	// ClockSkew is how far the clock of the node is ahead of the median of the cluster's nodes, negative if it is
+	// behind. The nodes measure it by the messages that they exchange, to about a millisecond in a data centre. It is 0
+	// for a node without others.
 	ClockSkew time.Duration
 }

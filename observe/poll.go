@@ -3,24 +3,23 @@ package observe
 import "time"
 
 // Polled is an event of a shared poll channel: a call of channel.SharedPoll.Poll, the end of a cycle that asked for all
-// keys of the channel, a value that was published, or a notification about keys.
+// its keys, a published value, or a notification about keys.
 type Polled struct {
 	Kind    PollKind
 	Channel string
-	// Keys that the call asked for, that the cycle had, or that the notification named. Changed, Unchanged and Removed
-	// are the counts of the answer; a value that was published has Changed 1 if it was taken.
+	// Keys of the call, of the cycle or of the notification. The others are the counts of the answer; a published value
+	// has Changed 1 if it was taken.
 	Keys, Changed, Unchanged, Removed int
-	// Waited is how long the call waited for other calls to end. Took is the duration of the call, or of the cycle from
-	// its begin to its last answer. Work is how long all calls of the cycle took together.
+	// Waited is how long the call waited for other calls. Took is the duration of the call, or of the cycle from its
+	// begin to its last answer. Work is how long all calls of the cycle took together.
 	Waited, Took, Work time.Duration
 	// Failed: the call had no answer, or no client tracks a key of the notification.
 	Failed bool
 }
 
-// PollKind is the kind of a Polled.
 type PollKind uint8
 
-// Kinds of Polled. The first three are calls, by their cause.
+// The first three are calls, by their cause.
 const (
 	PollInterval PollKind = iota // the interval
 	PollTrack                    // a client that tracks keys

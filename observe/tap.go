@@ -12,16 +12,15 @@ type TapKind string
 const (
 	// TapUser watches all connections of a user, from the reply to connect on.
 	TapUser TapKind = "user"
-	// TapChannel watches the commands of clients on a channel and their replies, and the deliveries of the node: each
-	// publication, join and leave once for each node with subscribers.
+	// TapChannel watches the commands of clients on a channel and their replies, and each publication, join and leave
+	// once for each node with subscribers.
 	TapChannel TapKind = "channel"
 )
 
-// Tap names the user or channel for gyro.Inspector.Tap. The user with the empty ID stands for all anonymous clients.
-//
-// A node has at most 16 taps at a time; further ones are an error. It keeps up to 4,096 events and 4 MiB for each tap
-// until they are fetched, drops events beyond that, and says how many. Events of several nodes are in the order of
-// their clocks. A node that joins later watches as well. A tap ends 10 s after its last fetch.
+// Tap names the user or channel for gyro.Inspector.Tap. The empty user stands for all anonymous clients. A node has at
+// most 16 taps at a time; further ones are an error. It keeps up to 4,096 events and 4 MiB for each tap until they are
+// fetched, drops more, and says how many. Events of several nodes are in the order of their clocks. A node that joins
+// later watches as well. A tap ends 10 s after its last fetch.
 type Tap struct {
 	Kind   TapKind
 	Entity string
@@ -29,21 +28,20 @@ type Tap struct {
 
 // Events of taps.
 const (
-	// TapReceived is a command of a client, TapSent a reply or a push to one, TapDelivered a publication, a join or
-	// a leave to one, and TapPublished such a message on its way to all subscribers of a node.
+	// TapReceived is a command of a client, TapSent a reply or a push to one, TapDelivered a publication, a join or a
+	// leave to one, and TapPublished such a message on its way to all subscribers of a node.
 	TapReceived  = "received"
 	TapSent      = "sent"
 	TapDelivered = "delivered"
 	TapPublished = "published"
 	// TapDisconnected is the end of a connection, with Code and Reason.
 	TapDisconnected = "disconnected"
-	// TapDropped says that Dropped events are missing here, because they came faster than they were taken.
+	// TapDropped: Dropped events are missing here, because they came faster than they were taken.
 	TapDropped = "dropped"
-	// TapSilent says that nodes do not answer, with Reason. Their events are missing.
+	// TapSilent: nodes do not answer, with Reason. Their events are missing.
 	TapSilent = "silent"
 )
 
-// Tapped is an event that a tap has seen.
 type Tapped struct {
 	Time time.Time `json:"time"`
 	// Node is the UID of the node that has seen it.
@@ -54,9 +52,9 @@ type Tapped struct {
 	Client  string `json:"client,omitempty"`
 	User    string `json:"user,omitempty"`
 	Channel string `json:"channel,omitempty"`
-	// Message is the command or the reply in the JSON of the client protocol. Tokens, session IDs and the values of
-	// headers are not shown. If it cannot be written as JSON, Protobuf has its encoding in Protobuf. A message
-	// of more than 32 KiB has neither, only its Size, in bytes.
+	// Message is the command or the reply in the JSON of the client protocol, without tokens, session IDs and values of
+	// headers. If JSON cannot have it, Protobuf has its encoding in Protobuf. A message of more than 32 KiB has neither,
+	// only its Size, in bytes.
 	Message  json.RawMessage `json:"message,omitempty"`
 	Protobuf []byte          `json:"protobuf,omitempty"`
 	Size     int             `json:"size,omitempty"`

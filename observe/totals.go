@@ -10,9 +10,9 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Totals counts events that do not happen on loops, by the namespace of the channel (Observer.Namespace). The
-// zero value is ready for use; the program gives it to the node in Observer.Totals. Any goroutine may use
-// it. The methods that add are for the node. They do nothing if t is nil.
+// Totals counts events that do not happen on loops, by the namespace of the channel (Observer.Namespace). The zero value
+// is ready; the program gives it to the node in Observer.Totals. Any goroutine may use it. The methods that add are for
+// the node, and do nothing for nil.
 type Totals struct {
 	unnamed space // of channels without a namespace, and of events without a channel
 	named   atomic.Pointer[map[string]*space]
@@ -22,11 +22,10 @@ type Totals struct {
 	suppressed map[Suppressed]uint64
 }
 
-// space has the counters of a namespace.
 type space [parts]part
 
-// parts is how many copies of the counters there are, so that goroutines on several processors
-// rarely add to the same one. It is a power of two.
+// parts is how many copies of the counters there are, so that goroutines on several processors rarely add to the same
+// one: a power of two.
 const parts = 8
 
 // part is one copy of the counters. It fills whole cache lines.
@@ -36,15 +35,12 @@ type part struct {
 	_              [(8 - (2*int(NumEvents)+int(NumActions))%8) % 8]uint64
 }
 
-// Close is how a transport ended a connection.
 type Close struct {
-	// Transport is Transport.Name.
 	Transport string
 	// Code of the transport's protocol: for WebSocket the status code, 0 for none.
 	Code uint16
 }
 
-// Suppressed is why an engine changed nothing.
 type Suppressed struct {
 	// Event that was not sent: a publication, or the change of a map.
 	Event     Event
@@ -52,7 +48,6 @@ type Suppressed struct {
 	Namespace string
 }
 
-// in returns the counters of a namespace, to add to.
 func (t *Totals) in(namespace string) *part {
 	s := &t.unnamed
 	if namespace != "" {
@@ -63,7 +58,7 @@ func (t *Totals) in(namespace string) *part {
 	return &s[rand.Uint32()%parts]
 }
 
-// space returns the counters of a namespace; nil if it has none.
+// space returns nil for a namespace without counters.
 func (t *Totals) space(namespace string) *space {
 	if namespace == "" {
 		return &t.unnamed
@@ -111,13 +106,12 @@ func (t *Totals) sum(namespace string, of func(*part) *atomic.Uint64) (n uint64)
 	return n
 }
 
-// Sent is how many events the node's engines have accepted, in channels of a namespace. Events that an engine ignored
-// as duplicates count too.
+// Sent is how many events the node's engines have accepted, in channels of a namespace. Ignored duplicates count.
 func (t *Totals) Sent(e Event, namespace string) uint64 {
 	return t.sum(namespace, func(p *part) *atomic.Uint64 { return &p.sent[e] })
 }
 
-// Received is how many events the node has received from its engines, including the events that it sent itself.
+// Received is how many events the node has received from its engines, including its own.
 func (t *Totals) Received(e Event, namespace string) uint64 {
 	return t.sum(namespace, func(p *part) *atomic.Uint64 { return &p.received[e] })
 }
@@ -127,9 +121,8 @@ func (t *Totals) Actions(a Action, namespace string) uint64 {
 	return t.sum(namespace, func(p *part) *atomic.Uint64 { return &p.actions[a] })
 }
 
-// Closes returns the numbers of connections that transports ended with a message of their own
-// protocol: for WebSocket a Close frame that the server sent first. Answers to the Close frames
-// of clients do not count.
+// Closes returns the numbers of connections that transports ended with a message of their own protocol: for WebSocket a
+// Close frame that the server sent first, and no answer to one of a client.
 func (t *Totals) Closes() map[Close]uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -20,7 +20,7 @@ type Asker struct {
 	errno            syscall.Errno
 }
 
-// ErrPending is the error of Ask if there is something to read before the question: bytes, the end of the stream or an error.
+// ErrPending: there is something to read before the question: bytes, the end of the stream or an error.
 var ErrPending = errors.New("quiet: something came before the question")
 
 // NewAsker returns an Asker for a result of Conn. It is nil where Conn returns the connection itself.
@@ -34,8 +34,8 @@ func NewAsker(nc net.Conn) *Asker {
 	return a
 }
 
-// Ask does the work of Pending, Write and Read one after the other: it writes the question and reads at least a part of
-// the answer. Neither slice may be empty. No other goroutine may read from the connection or write to it meanwhile.
+// Ask does the work of Pending, Write and Read: it writes the question and reads at least a part of the answer. Neither
+// slice may be empty. No other goroutine may read or write meanwhile.
 func (a *Asker) Ask(question, answer []byte) (written, read int, err error) {
 	a.question, a.answer, a.asked = question, answer, false
 	a.pending, a.written, a.read, a.failed, a.errno = false, 0, 0, &a.conn.in, 0
@@ -60,7 +60,8 @@ func (a *Asker) Ask(question, answer []byte) (written, read int, err error) {
 	return a.written, a.read, nil
 }
 
-// try reports whether Go's poller need not wait: bytes were read, there was an error, or the socket did not take the whole question.
+// try reports whether Go's poller need not wait: bytes were read, there was an error, or the socket did not take the
+// whole question.
 func (a *Asker) try(fd uintptr) bool {
 	if !a.asked {
 		a.asked = true

@@ -16,9 +16,8 @@ import (
 	"syscall"
 )
 
-// Conn returns a connection whose Read and Write are quiet; its other methods are the methods of nc. If nc is not a
-// socket, or the system is not Linux on another processor than 386, Conn returns nc itself. The result may be used like
-// any net.Conn, and has no further methods.
+// Conn returns a connection whose Read and Write are quiet, and all other methods of net.Conn are nc's. If nc is not a
+// socket, or the system is not Linux on another processor than 386, it returns nc itself.
 func Conn(nc net.Conn) net.Conn {
 	if !supported {
 		return nc
@@ -37,9 +36,9 @@ func Conn(nc net.Conn) net.Conn {
 	return c
 }
 
-// Pending returns a function that reports whether a read from nc would return at once: with data, with the end
-// of the stream or with an error. It reads nothing and does not wait. One goroutine may call it at a time. Where
-// that cannot be found out, because nc is not a socket or the system is not Unix, it reports false.
+// Pending returns a function that reports whether a read from nc would return at once: with data, the end of the stream
+// or an error. It reads nothing and does not wait. One goroutine may call it at a time. Where that cannot be found out,
+// because nc is not a socket or the system is not Unix, it reports false.
 func Pending(nc net.Conn) func() bool {
 	socket, ok := nc.(syscall.Conn)
 	if !ok {
@@ -92,7 +91,6 @@ func (w *way) init(nc net.Conn, op string, wait func(func(uintptr) bool) error, 
 	w.step = w.try
 }
 
-// move reads or writes at least a part of p, or all of it.
 func (w *way) move(p []byte, all bool) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -102,7 +100,7 @@ func (w *way) move(p []byte, all bool) (int, error) {
 	return w.n, w.outcome(w.errno, err)
 }
 
-// outcome returns the error of a call: errno, or else err of package net.
+// outcome makes an error of errno, or of err of package net.
 func (w *way) outcome(errno syscall.Errno, err error) error {
 	switch {
 	case errno != 0:
@@ -116,7 +114,6 @@ func (w *way) outcome(errno syscall.Errno, err error) error {
 	return &net.OpError{Op: w.op, Net: w.nc.RemoteAddr().Network(), Source: w.nc.LocalAddr(), Addr: w.nc.RemoteAddr(), Err: err}
 }
 
-// try reads or writes as much as is possible now, and reports whether the call is done.
 func (w *way) try(fd uintptr) bool {
 	for {
 		n, errno := w.call(fd, w.p[w.n:])

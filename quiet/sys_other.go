@@ -12,5 +12,4 @@ func Read(uintptr, []byte) (int, syscall.Errno) { return 0, syscall.EINVAL }
 // Write fails on this system.
 func Write(uintptr, []byte) (int, syscall.Errno) { return 0, syscall.EINVAL }
 
-// peek cannot tell on this system, and says that there is nothing.
 func peek(uintptr) syscall.Errno { return syscall.EAGAIN }

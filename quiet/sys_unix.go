@@ -18,7 +18,6 @@ func Write(fd uintptr, p []byte) (int, syscall.Errno) {
 	return max(n, 0), errnoOf(err)
 }
 
-// peek returns the error that a Read would have now: none if there is data or the end of the stream.
 func peek(fd uintptr) syscall.Errno {
 	var b [1]byte
 	_, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)

@@ -52,7 +52,8 @@ func Answer(answer, err error) error {
 	return out
 }
 
-// Named returns err, a *Reason, with the user in refused credentials. Another error, or one without a user, is returned as it is.
+// Named returns err, a *Reason, with the user in refused credentials. Another error, or one without a user, stays as it
+// is.
 func Named(err error, user string, verified bool) error {
 	r, ok := err.(*Reason) //nolint:errorlint // an error around it would be lost
 	if !ok || user == "" {
@@ -63,7 +64,7 @@ func Named(err error, user string, verified bool) error {
 	return &named
 }
 
-// Explain returns the setting and the text of a Reason in err, or else the text of the error.
+// Explain returns the setting and the text of a Reason in err, or else the error's text.
 func Explain(err error) (key, text string) {
 	if r, ok := errors.AsType[*Reason](err); ok {
 		return r.Key, r.Text
@@ -71,21 +72,19 @@ func Explain(err error) (key, text string) {
 	return "", err.Error()
 }
 
-// Refusal is a refused request that a Reporter reports.
+// Refusal is a refused request.
 type Refusal struct {
 	// Kind is the message of the line, a constant. Lines of one kind are limited together.
 	Kind string
-	// Level of the line; the zero value is slog.LevelInfo.
+	// Level of the line; zero is slog.LevelInfo.
 	Level slog.Level
-	// Client is the client's ID and User its user. A request that comes before there is a client has Addr and Origin.
-	// Method is the method of an RPC or of the server API, and Path the path of a request.
+	// Client is the client's ID and User its user. A request before there is a client has Addr and Origin. Method is
+	// from an RPC or the server API, Path from a request.
 	Client, User, Addr, Origin, Channel, Method, Path string
-	// Code of the answer; 0 if it has none.
-	Code uint32
-	// UnverifiedUser is the user in credentials that are not verified.
+	Code                                              uint32
+	// UnverifiedUser is in credentials that are not verified.
 	UnverifiedUser string
-	// Key and Reason are as in Reason.
-	Key, Reason string
+	Key, Reason    string
 }
 
 // name takes over the user of a reason, unless the caller is known.
@@ -102,24 +101,21 @@ func (f *Refusal) name(err error) {
 
 // Reporter writes refusals to a log.
 type Reporter struct {
-	// Log is a logger of logging.Wrap, so that Report never blocks, and few of many
-	// refusals are written.
+	// Log is a logger of logging.Wrap, so that Report never blocks, and few of many refusals are written.
 	Log *slog.Logger
-	// Observe, if it is not nil, is called with each refusal before it is written, and may change it. Any goroutine
-	// calls it, also loops, so it must not block.
+	// Observe, if it is not nil, may change each refusal before it is written. Any goroutine calls it, also loops, so it
+	// must not block.
 	Observe func(f *Refusal)
 }
 
-// Counter is a handler of a log that also counts the refusals, also the ones that the log leaves out. CountRefusal is
-// called for each refusal, whatever its level. Any goroutine calls it, also loops, so it must not block. It must not
-// keep f, but may copy its texts.
+// Counter is a handler of a log that counts all refusals, of any level, also those that the log leaves out. Any
+// goroutine calls CountRefusal, also loops, so it must not block. It may keep the texts of f, but not f.
 type Counter interface {
 	slog.Handler
 	CountRefusal(f *Refusal)
 }
 
-// counter returns the counter among the handlers of a log, if there is one. A handler that wraps another one has the
-// method Unwrap.
+// counter finds the counter behind handlers that wrap another one and have the method Unwrap.
 func counter(h slog.Handler) Counter {
 	for {
 		if c, ok := h.(Counter); ok {
@@ -133,11 +129,11 @@ func counter(h slog.Handler) Counter {
 	}
 }
 
-// maxText bounds the part of a text that a line shows, in bytes.
+// maxText bounds the bytes that a line shows of a text.
 const maxText = 256
 
-// Report writes a line with the refusal, without the attributes that are empty. err is the
-// answer, whose reason it adds. It costs the same for texts of any length.
+// Report writes a line with the refusal, without empty attributes. err is the answer, whose reason it adds. It costs the
+// same for texts of any length.
 func (r Reporter) Report(f Refusal, code uint32, err error) {
 	f.Code = code
 	f.name(err)
@@ -171,12 +167,11 @@ func (r Reporter) Report(f Refusal, code uint32, err error) {
 	r.Log.LogAttrs(ctx, f.Level, f.Kind, attrs...)
 }
 
-// reason is a text as an error.
 type reason string
 
 func (r reason) Error() string { return string(r) }
 
-// cut returns the beginning of a text, in valid UTF-8.
+// cut keeps a text valid UTF-8.
 func cut(text string) string {
 	if len(text) > maxText {
 		text = text[:maxText]
