@@ -17,34 +17,32 @@ import (
 	"github.com/gyrohq/gyro/protocol/codec"
 )
 
-// Options of a client's connection. A nil pointer means the defaults.
+// Options of a connection. nil means the defaults.
 type Options struct {
-	// Encoding of the connection. Default: JSON.
+	// Encoding; default: JSON.
 	Encoding protocol.Encoding
 	// Header of the request that opens the connection: cookies, an Origin.
 	Header http.Header
-	// Timeout of each method that waits. Default: 10 s.
+	// Timeout of each method that waits; default: 10 s.
 	Timeout time.Duration
-	// Context of the request, for Open: with the values that HTTP middleware would put into it, for example credentials
+	// Context of the request, for Open, with the values that HTTP middleware would put into it, for example credentials
 	// from gyro.SetCredentials. Default: an empty one.
 	Context context.Context
-	// DialContext opens the network connection of Dial and Handshake, as in http.Transport.
-	// Default: TCP, for wss and https with TLS that does not verify the certificate.
+	// DialContext opens the network connection of Dial and Handshake, as in http.Transport. Default: TCP, for wss and
+	// https with TLS that does not verify the certificate.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 const defaultTimeout = 10 * time.Second
 
-// conn carries the messages of a client.
 type conn interface {
 	send(msg []byte)
 	// drop ends the connection without a word to the server.
 	drop()
 }
 
-// Client is one connection. It answers pings by itself. Its methods may be called from any goroutine, except that a
-// method that may fail the test (all but Vanish, Mute, Stall and Pushes) must be called on the goroutine of the test,
-// like testing.T.FailNow.
+// Client is one connection. It answers pings by itself. Any goroutine may call its methods, but those that may fail the
+// test (all but Vanish, Mute, Stall and Pushes) only the goroutine of the test, like testing.T.FailNow.
 type Client struct {
 	tb      testing.TB
 	codec   codec.ClientCodec
@@ -62,7 +60,6 @@ type Client struct {
 	changed chan struct{}       // closed, and replaced, when one of these changes
 }
 
-// newClient returns a client, which ends with its test.
 func newClient(tb testing.TB, o Options, conn conn) *Client {
 	c := &Client{
 		tb: tb, codec: codec.ForClient(o.Encoding), timeout: cmp.Or(o.Timeout, defaultTimeout), conn: conn,
@@ -79,8 +76,7 @@ func newClient(tb testing.TB, o Options, conn conn) *Client {
 	return c
 }
 
-// Raw sends one message as it is, valid or not: one or more commands in the encoding of the
-// connection.
+// Raw sends a message as it is, valid or not: one or more commands in the encoding of the connection.
 func (c *Client) Raw(msg []byte) { c.conn.send(msg) }
 
 // Start sends a command with an ID of its own, and returns the ID for Await.
@@ -104,8 +100,8 @@ func (c *Client) sendCommand(cmd *protocol.Command) {
 	c.conn.send(msg)
 }
 
-// Await waits for the outcome of the command with an ID. The error is the *protocol.Error of the reply or, without a
-// reply, the protocol.Disconnect that ended the connection.
+// Await waits for the outcome of a command. The error is the *protocol.Error of the reply or, without a reply, the
+// protocol.Disconnect that ended the connection.
 func (c *Client) Await(id uint32) (r *protocol.Reply, err error) {
 	c.tb.Helper()
 	c.wait(fmt.Sprintf("the reply to command %d", id), func() bool {
@@ -134,7 +130,6 @@ func (c *Client) Push() *protocol.Push {
 	return c.push("a push", func(*protocol.Push) bool { return true })
 }
 
-// push returns the first wanted push, and keeps the pushes before it.
 func (c *Client) push(what string, wanted func(*protocol.Push) bool) (p *protocol.Push) {
 	c.tb.Helper()
 	c.wait(what, func() bool {
@@ -149,7 +144,7 @@ func (c *Client) push(what string, wanted func(*protocol.Push) bool) (p *protoco
 	return p
 }
 
-// Pushes returns the pushes that have come and that no method has returned. It does not wait.
+// Pushes returns, without waiting, the pushes that no method has returned.
 func (c *Client) Pushes() []*protocol.Push {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,8 +153,7 @@ func (c *Client) Pushes() []*protocol.Push {
 	return p
 }
 
-// Disconnected waits for the end of the connection, and returns the server's code and reason.
-// The code is 0 if the server gave none.
+// Disconnected waits for the end of the connection, and returns the server's code, 0 if there was none, and reason.
 func (c *Client) Disconnected() protocol.Disconnect {
 	c.tb.Helper()
 	c.wait("the end of the connection", func() bool { return c.ended })
@@ -176,8 +170,8 @@ func (c *Client) Mute() {
 // Vanish ends the connection without a word to the server, as a lost network does.
 func (c *Client) Vanish() { c.conn.drop() }
 
-// wait waits until found, which is called with the lock held, returns true. The test fails when
-// the timeout passes or the connection ends before.
+// wait waits until found, which is called with the lock held, returns true. The test fails after the timeout, or if the
+// connection ends before.
 func (c *Client) wait(what string, found func() bool) {
 	c.tb.Helper()
 	timeout := time.NewTimer(c.timeout)
@@ -206,10 +200,10 @@ func (c *Client) wait(what string, found func() bool) {
 	}
 }
 
-// maxUnread is how many messages the failure of a test has.
+// maxUnread bounds the messages in the failure of a test.
 const maxUnread = 10
 
-// unread describes the messages that came and that the test did not fetch. The lock is held.
+// unread describes the messages that the test did not fetch. The lock is held.
 func (c *Client) unread() string {
 	var lines []string
 	for _, p := range c.pushes {
@@ -227,8 +221,7 @@ func (c *Client) unread() string {
 	return "; these came:\n" + strings.Join(lines, "\n")
 }
 
-// text describes a command or a reply: as it is in JSON, or, if a payload is not JSON, by its Go
-// fields.
+// text describes a command or a reply: in JSON or, if a payload is not JSON, by its Go fields.
 func text(message any) string {
 	var line []byte
 	var err error
@@ -244,7 +237,6 @@ func text(message any) string {
 	return string(line)
 }
 
-// fields describes a value by its fields that are not zero.
 func fields(v reflect.Value) string {
 	switch {
 	case v.Kind() == reflect.Pointer:
@@ -261,7 +253,6 @@ func fields(v reflect.Value) string {
 	return "{" + strings.Join(parts, " ") + "}"
 }
 
-// received takes a message of the server.
 func (c *Client) received(msg []byte) {
 	for len(msg) > 0 {
 		r := new(protocol.Reply)
@@ -296,7 +287,6 @@ func (c *Client) pong() {
 	}
 }
 
-// finish notes the end of the connection.
 func (c *Client) finish(d protocol.Disconnect) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -314,7 +304,7 @@ func (c *Client) fail(err error) {
 	go c.conn.drop()
 }
 
-// signal wakes up the goroutines that wait for a change. The lock is held.
+// signal wakes up the goroutines that wait. The lock is held.
 func (c *Client) signal() {
 	close(c.changed)
 	c.changed = make(chan struct{})

@@ -12,7 +12,6 @@ func (c *Client) Do(cmd *protocol.Command) *protocol.Reply {
 	return r
 }
 
-// orZero returns *p, or the zero value if p is nil.
 func orZero[T any](p *T) (v T) {
 	if p != nil {
 		v = *p
@@ -20,16 +19,15 @@ func orZero[T any](p *T) (v T) {
 	return v
 }
 
-// Connect connects, which must succeed: r has the token, data and so on; nil means none. It is a client's first
-// command.
+// Connect connects, which must succeed, as a client's first command. r has the token, data and so on, or is nil.
 func (c *Client) Connect(r *protocol.ConnectRequest) *protocol.ConnectResult {
 	c.tb.Helper()
 	request := orZero(r)
 	return c.Do(&protocol.Command{Connect: &request}).Connect
 }
 
-// Subscribe subscribes to a channel, which must succeed. r has the further wishes of the client (a token, a position to
-// recover from); nil means none.
+// Subscribe subscribes to a channel, which must succeed. r has the client's further wishes (a token, a position to
+// recover from), or is nil.
 func (c *Client) Subscribe(ch string, r *protocol.SubscribeRequest) *protocol.SubscribeResult {
 	c.tb.Helper()
 	request := orZero(r)
@@ -49,14 +47,13 @@ func (c *Client) Publish(ch, data string) {
 	c.Do(&protocol.Command{Publish: &protocol.PublishRequest{Channel: ch, Data: []byte(data)}})
 }
 
-// RPC calls a method, which must succeed, and returns the answer. data is JSON on a JSON connection; empty means none.
+// RPC calls a method, which must succeed. data is JSON on a JSON connection; empty means none.
 func (c *Client) RPC(method, data string) []byte {
 	c.tb.Helper()
 	return c.Do(&protocol.Command{RPC: &protocol.RPCRequest{Method: method, Data: []byte(data)}}).RPC.Data
 }
 
-// Message sends a message that needs no answer, to the handler Message. data is JSON on a JSON
-// connection.
+// Message sends a message without an answer, to the handler Message. data is JSON on a JSON connection.
 func (c *Client) Message(data string) {
 	c.tb.Helper()
 	c.sendCommand(&protocol.Command{Send: &protocol.SendRequest{Data: []byte(data)}})
@@ -76,8 +73,7 @@ func (c *Client) History(ch string, r *protocol.HistoryRequest) *protocol.Histor
 	return c.Do(&protocol.Command{History: &request}).History
 }
 
-// Publication waits for the next publication in a channel. Other pushes stay for the methods
-// that want them.
+// Publication waits for the next publication in a channel. Other pushes stay for the methods that want them.
 func (c *Client) Publication(ch string) *protocol.Publication {
 	c.tb.Helper()
 	return c.push("a publication in "+ch, func(p *protocol.Push) bool { return p.Channel == ch && p.Pub != nil }).Pub

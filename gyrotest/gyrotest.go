@@ -33,12 +33,10 @@ import (
 	"github.com/gyrohq/gyro/transport/websocket"
 )
 
-// shutdownTimeout bounds the end of a node.
 const shutdownTimeout = 10 * time.Second
 
-// NewNode returns a node that runs until the test ends. The test fails if a client or a handler
-// keeps it from ending within 10 s. If cfg.Logger is nil, the log goes to the test's output,
-// where it says why the node refused something.
+// NewNode returns a node that runs until the test ends, which fails if a client or a handler keeps it from ending within
+// 10 s. If cfg.Logger is nil, the log goes to the test's output, where it says why the node refused something.
 func NewNode(tb testing.TB, cfg gyro.Config) *gyro.Node {
 	tb.Helper()
 	if cfg.Logger == nil {
@@ -68,9 +66,8 @@ type Server struct {
 	URL string
 }
 
-// NewServer starts a node as NewNode does, and serves WebSocket on a free port of 127.0.0.1
-// until the test ends. A program with routes and middleware of its own is served by
-// httptest.NewServer instead, and its clients dial the address of that server.
+// NewServer starts a node like NewNode, and serves WebSocket on a free port of 127.0.0.1 until the test ends. For a
+// program with routes and middleware of its own, use httptest.NewServer, and dial its address.
 func NewServer(tb testing.TB, cfg gyro.Config) *Server {
 	tb.Helper()
 	node := NewNode(tb, cfg)
@@ -79,7 +76,7 @@ func NewServer(tb testing.TB, cfg gyro.Config) *Server {
 	return &Server{Node: node, URL: "ws" + strings.TrimPrefix(s.URL, "http")}
 }
 
-// output is the output of a test while the test runs.
+// output is the test's output while the test runs.
 type output struct {
 	mu sync.Mutex
 	w  io.Writer

@@ -12,9 +12,8 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// Open opens a connection in memory to an acceptor, which is a *gyro.Node. It works in bubbles
-// of testing/synctest if the node was made there. A node that refuses the connection has ended
-// it when Open returns: see Client.Disconnected.
+// Open opens a connection in memory to an acceptor, which is a *gyro.Node. It works in bubbles of testing/synctest if
+// the node was made there. If the node refuses the connection, it has ended when Open returns: see Client.Disconnected.
 func Open(tb testing.TB, a transport.Acceptor, o *Options) *Client {
 	tb.Helper()
 	options := orZero(o)
@@ -43,8 +42,8 @@ func Open(tb testing.TB, a transport.Acceptor, o *Options) *Client {
 	return p.client
 }
 
-// Framer returns the framer of connections in memory, for a transport of a test's own. It adds separators between
-// messages, and no envelope.
+// Framer returns the framer of connections in memory, for a transport of a test's own: separators between messages, and
+// no envelope.
 func Framer(e protocol.Encoding) transport.Framer { return framers[e] }
 
 type framer struct{ encoding protocol.Encoding }
@@ -63,7 +62,6 @@ func (f *framer) Frame(buf []byte) []byte {
 
 var errGone = errors.New("gyrotest: the client has gone")
 
-// pipe implements transport.Conn.
 type pipe struct {
 	client *Client
 	peer   transport.Peer
@@ -115,7 +113,7 @@ func (p *pipe) Pause(paused bool) {
 	p.state.Broadcast()
 }
 
-// send hands a message over, like the reader of a transport: it waits during a pause.
+// send waits during a pause, like the reader of a transport.
 func (p *pipe) send(msg []byte) {
 	p.mu.Lock()
 	for p.paused && !p.closed {
@@ -137,7 +135,7 @@ func (p *pipe) drop() {
 	}
 }
 
-// end ends the connection. It reports false if that was done before.
+// end reports false if the connection was ended before.
 func (p *pipe) end(cause error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -150,9 +148,8 @@ func (p *pipe) end(cause error) bool {
 	return true
 }
 
-// Stall(true) makes a client in memory take no more bytes, like one whose network is too slow;
-// Stall(false) ends that. The node disconnects it with 3008 when Config.QueueMaxSize is
-// reached. A client of Dial fails the test.
+// Stall(true) makes a client in memory take no more bytes, like one whose network is too slow; Stall(false) ends that.
+// The node disconnects it with 3008 when Config.QueueMaxSize is reached. A client of Dial fails the test.
 func (c *Client) Stall(stalled bool) {
 	c.tb.Helper()
 	p, ok := c.conn.(*pipe)

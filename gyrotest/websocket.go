@@ -16,11 +16,10 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// maxMessage bounds a message of the server, in bytes.
 const maxMessage = 64 << 20
 
-// Dial opens a WebSocket connection to an address, which begins with ws, wss, http or https. The
-// test fails if the server refuses; Handshake is for tests that expect that.
+// Dial opens a WebSocket connection to an address with ws, wss, http or https. The test fails if the server refuses;
+// Handshake is for tests that expect that.
 func Dial(tb testing.TB, address string, o *Options) *Client {
 	tb.Helper()
 	c, status, body := Handshake(tb, address, o)
@@ -30,8 +29,8 @@ func Dial(tb testing.TB, address string, o *Options) *Client {
 	return c
 }
 
-// Handshake is Dial for a server that may refuse. If it does, the client is nil, and the HTTP
-// status and up to 64 KiB of the body tell why.
+// Handshake is Dial for a server that may refuse. Then the client is nil, and the HTTP status and up to 64 KiB of the
+// body tell why.
 func Handshake(tb testing.TB, address string, o *Options) (c *Client, status int, body string) {
 	tb.Helper()
 	options := orZero(o)
@@ -63,7 +62,6 @@ func Handshake(tb testing.TB, address string, o *Options) (c *Client, status int
 	return over(tb, options, s), http.StatusSwitchingProtocols, ""
 }
 
-// handshake returns the transport for the request of a handshake.
 func handshake(o Options) *http.Transport {
 	t := &http.Transport{DialContext: o.DialContext, DialTLSContext: o.DialContext, DisableCompression: true}
 	if o.DialContext == nil {
@@ -73,8 +71,7 @@ func handshake(o Options) *http.Transport {
 	return t
 }
 
-// Over returns a client of a WebSocket connection that is open already, for example one over
-// HTTP/2.
+// Over returns a client of a WebSocket connection that is open already, for example one over HTTP/2.
 func Over(tb testing.TB, conn io.ReadWriteCloser, o *Options) *Client {
 	tb.Helper()
 	options := orZero(o)
@@ -101,7 +98,7 @@ func over(tb testing.TB, o Options, s *wsclient.Conn) *Client {
 	return c
 }
 
-// webSocket is the client's end of a WebSocket. If a message cannot be sent, reading fails as well.
+// If webSocket cannot send a message, reading fails as well.
 type webSocket struct{ *wsclient.Conn }
 
 func (s webSocket) send(msg []byte) { _ = s.Write(msg) }

@@ -1,6 +1,6 @@
 // Package need finds the programs that tests start beside themselves. A test whose program is missing is skipped with a
-// line that names the package to install; with the environment variable CI set to true it fails instead, so that no test is
-// left out unnoticed.
+// line that names the package to install; with CI=true in the environment it fails, so that no test is left out
+// unnoticed.
 package need
 
 import (
@@ -48,20 +48,19 @@ var packages = map[string]string{
 	"systemd-analyze": "systemd",
 }
 
-// places are the folders outside of PATH where Debian keeps programs. The last match of a pattern, which is the newest
-// version, is taken.
+// places are the folders outside of PATH where Debian keeps programs. The last match of a pattern is the newest version.
 var places = []string{"/usr/sbin", "/usr/lib/postgresql/*/bin"}
 
-// imports are Python modules: a name of this table is found if Python can import its modules.
+// imports are the modules that Python must be able to import for a name of this table.
 var imports = map[string]string{"python3-venv": "ensurepip, venv"}
 
-// Known is a variable of the environment: a program that runs tests lists the installed programs in it. Find reads the
-// variable, and uses nothing of it, so that Go runs a skipped test again after a program was installed, instead of
-// reporting the kept result. The variable has no name that begins with GYRO_, because the server warns of unknown ones.
+// Known is an environment variable in which a program that runs tests lists the installed programs. Find reads it, and
+// uses nothing of it, so that Go runs a skipped test again after a program was installed, instead of reporting the kept
+// result. Its name does not begin with GYRO_, because the server warns of unknown ones.
 const Known = "E2E_PROGRAMS"
 
-// Program returns the path of a program, which must be one that the package knows. If the program is missing, Program
-// skips the test, or fails it if CI is true.
+// Program returns the path of a program of this package. Without the program it skips the test, or fails it with
+// CI=true.
 func Program(tb testing.TB, name string) string {
 	tb.Helper()
 	path, ok := Find(name)
@@ -71,8 +70,8 @@ func Program(tb testing.TB, name string) string {
 	return path
 }
 
-// Have reports whether a program is there, for a test that leaves out a part without it. If the program is missing,
-// Have logs the package to install, or fails the test if CI is true.
+// Have reports whether a program is there, for a test that leaves out a part without it. Otherwise it logs the package
+// to install, or fails the test with CI=true.
 func Have(tb testing.TB, name string) bool {
 	tb.Helper()
 	_, ok := Find(name)
@@ -86,8 +85,7 @@ func Have(tb testing.TB, name string) bool {
 	return ok
 }
 
-// Path returns the path of a program for callers that cannot skip a test. If the program is missing, the text of the
-// error is the Line of a test that is skipped.
+// Path returns the path of a program for callers that cannot skip a test. The error is the Line of a skipped test.
 func Path(program string) (string, error) {
 	path, ok := Find(program)
 	if !ok {
@@ -99,8 +97,7 @@ func Path(program string) (string, error) {
 // Programs returns the names of all programs that the package knows.
 func Programs() []string { return slices.Sorted(maps.Keys(packages)) }
 
-// Packages returns the Debian packages of a program, separated by spaces. It panics if the package does not know the
-// program.
+// Packages returns the Debian packages of a program, separated by spaces. It panics for an unknown program.
 func Packages(program string) string {
 	if names, ok := packages[program]; ok {
 		return names
@@ -127,8 +124,7 @@ func Find(program string) (string, bool) {
 	return "", false
 }
 
-// Skip skips a test because something is missing, which the argument what names, and says how to get it. With CI=true
-// it fails the test.
+// Skip skips a test, or fails it with CI=true, because what is missing, and says how to get it.
 func Skip(tb testing.TB, what, install string) {
 	tb.Helper()
 	end := tb.Skip
@@ -141,5 +137,5 @@ func Skip(tb testing.TB, what, install string) {
 // Prefix begins each Line.
 const Prefix = "needs "
 
-// Line is the text of a test that is skipped. tools/loop gathers the lines of all tests.
+// Line is the text of a skipped test. tools/loop gathers the lines of all tests.
 func Line(what, install string) string { return Prefix + what + ": " + install }

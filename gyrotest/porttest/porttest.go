@@ -13,17 +13,17 @@ import (
 	"testing"
 )
 
-// Systems choose ports from 32768 on for outgoing connections, and for listeners that leave the choice to them. A port
-// below is taken only by a program that asks for it; examples use some below 12000.
+// Systems choose ports from 32768 on for outgoing connections, and for listeners that leave the choice to them. Examples
+// use some ports below 12000.
 const first, end = 12000, 32768
 
 // Free returns a port of 127.0.0.1 without a listener. No port is returned twice; on Linux, not to another process
 // either while this one lives, because a program may need long to listen on it.
 func Free() (int, error) { return FreePair(0) }
 
-// Address returns 127.0.0.1 with a port that is free in the sense of Free. It is for a listener that a test closes, and
-// opens again or leaves closed. If the system had chosen the port, it could meanwhile use it for an outgoing
-// connection, even for a connection that a client tries to open to this port.
+// Address returns 127.0.0.1 with a port of Free, for a listener that a test closes, and opens again or leaves closed. A
+// port that the system had chosen could meanwhile be used for an outgoing connection, even for one that a client tries
+// to open to this port.
 func Address(tb testing.TB) string {
 	tb.Helper()
 	port, err := Free()
@@ -33,7 +33,7 @@ func Address(tb testing.TB) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
-// FreePair returns a port that is free in the sense of Free, as is the port whose number is larger by apart.
+// FreePair returns a port of Free whose number plus apart is free as well.
 func FreePair(apart int) (int, error) {
 	for range 1000 {
 		port := first + rand.IntN(end-first-apart)
@@ -49,7 +49,7 @@ var (
 	reserved = map[int]net.Listener{} // the ports that were tried, with the lock of each
 )
 
-// reserve reserves a port. It reports whether the port is free, and was not reserved before.
+// reserve reports whether the port is free, and was not reserved before.
 func reserve(port int) bool {
 	mu.Lock()
 	defer mu.Unlock()
@@ -65,11 +65,11 @@ func reserve(port int) bool {
 	return err == nil && ln.Close() == nil
 }
 
-// length is the length of the names of locks, which is the room in the address: Node.js fills it up, and the tests in JavaScript take the
-// same locks.
+// length of the names of locks, which is the room in the address: Node.js fills it up, and the tests in JavaScript take
+// the same locks.
 const length = 108
 
-// lock takes a name for a port that only one process can have. Linux has such names without files.
+// lock takes a name that only one process can have. Linux has such names without files.
 func lock(port int) (net.Listener, error) {
 	if runtime.GOOS != "linux" {
 		return nil, nil

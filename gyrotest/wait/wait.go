@@ -1,6 +1,5 @@
-// Package wait waits in tests for a condition that nothing announces: the state of another process, of
-// the kernel, or of several nodes. Where there is an event, tests wait for the event; in a synctest
-// bubble they call synctest.Wait.
+// Package wait waits in tests for a condition that nothing announces: the state of another process, of the kernel, or of
+// several nodes. Where there is an event, tests wait for it; in a synctest bubble they call synctest.Wait.
 package wait
 
 import (
@@ -9,14 +8,12 @@ import (
 	"time"
 )
 
-// Limit bounds Until and Success. Nothing that works takes anywhere near as long, even on a busy machine.
+// Limit bounds Until and Success. Nothing that works takes near as long, even on a busy machine.
 const Limit = time.Minute
 
-// longest is the longest pause between two calls.
 const longest = 20 * time.Millisecond
 
-// Until calls done until it returns true. If it does not within Limit, the test ends with a message that quotes the
-// argument what.
+// Until calls done until it returns true. If it does not within Limit, the test fails with a message that quotes what.
 func Until(tb testing.TB, what string, done func() bool) {
 	tb.Helper()
 	if !Within(Limit, done) {
@@ -24,8 +21,8 @@ func Until(tb testing.TB, what string, done func() bool) {
 	}
 }
 
-// Success calls do until it returns nil. If it does not within Limit, the test ends with a message that quotes the
-// argument what and the last error.
+// Success calls do until it returns nil. If it does not within Limit, the test fails with a message that quotes what and
+// the last error.
 func Success(tb testing.TB, what string, do func() error) {
 	tb.Helper()
 	err := errors.New("not called")
@@ -34,8 +31,8 @@ func Success(tb testing.TB, what string, do func() error) {
 	}
 }
 
-// Within calls done until it returns true, which Within reports, or until the limit has passed. It calls done
-// at least once, and again after pauses of 1 to 20 ms.
+// Within calls done, at least once and with pauses of 1 to 20 ms, until it returns true or the limit has passed, and
+// reports which.
 func Within(limit time.Duration, done func() bool) bool {
 	end := time.Now().Add(limit)
 	for pause := time.Millisecond; !done(); pause = min(2*pause, longest) {
@@ -47,8 +44,8 @@ func Within(limit time.Duration, done func() bool) bool {
 	return true
 }
 
-// Offer sends v to ch, or drops it if ch is full. Handlers of events use it for tests that read only the first ones: a
-// handler that waited for the test would hold up the end of its caller.
+// Offer sends v to ch, or drops it if ch is full: a handler that waited for a test that reads only the first events
+// would hold up the end of its caller.
 func Offer[T any](ch chan<- T, v T) {
 	select {
 	case ch <- v:
@@ -56,8 +53,8 @@ func Offer[T any](ch chan<- T, v T) {
 	}
 }
 
-// Receive returns the next element of ch, or its zero value if ch is closed. If neither happens within Limit, the test
-// ends with a message that quotes the argument what.
+// Receive returns the next element of ch, or its zero value if ch is closed. Without either within Limit, the test fails
+// with a message that quotes what.
 func Receive[T any](tb testing.TB, what string, ch <-chan T) T {
 	tb.Helper()
 	select {

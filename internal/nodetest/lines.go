@@ -11,8 +11,7 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// Lines is a transport whose messages are lines of a text: all that it takes to make one.
-// What kind of connection it is, its transport.Info says.
+// Lines is a transport whose messages are lines of a text, of the kind that its transport.Info says.
 type Lines struct {
 	Peer transport.Peer
 
@@ -23,7 +22,7 @@ type Lines struct {
 	gone  chan error
 }
 
-// OneWay and Emulated are two kinds of it.
+// Two kinds of Lines.
 var (
 	OneWay   = transport.Info{Name: "lines", Framer: lineBreaks, Mode: transport.OneWay, DisconnectPush: true}
 	Emulated = transport.Info{Name: "lines", Framer: lineBreaks, Mode: transport.Emulated, DisconnectPush: true}
@@ -59,7 +58,7 @@ func (l *Lines) Shut(on bool) {
 	l.shut = on
 }
 
-// Read returns the lines that the client got since the last call, once nothing more comes. It is for virtual time.
+// Read returns the lines that the client got since the last call, once nothing more comes, in virtual time.
 func (l *Lines) Read() string {
 	synctest.Wait()
 	l.mu.Lock()
@@ -97,8 +96,7 @@ func (l *Lines) Close(_ protocol.Disconnect, frames [][]byte) {
 // Pause implements transport.Conn. Nothing is read.
 func (l *Lines) Pause(bool) {}
 
-// lineBreaks ends each message with a line break; in a frame of several, the others are
-// between them.
+// lineBreaks ends each message with a line break; in a frame of several, the others are between them.
 var lineBreaks = new(lineFramer)
 
 type lineFramer struct{ _ int }

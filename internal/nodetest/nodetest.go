@@ -126,7 +126,7 @@ func Connect(tb testing.TB, n *gyro.Node, user string) *wstest.Client {
 	return c
 }
 
-// WantDisconnect waits for the end of a connection, which the node is to have ended with want.
+// WantDisconnect waits for the end of a connection, with a disconnect.
 func WantDisconnect(tb testing.TB, c *wstest.Client, want protocol.Disconnect) {
 	tb.Helper()
 	if got := c.Disconnected(); got != want {
@@ -149,7 +149,7 @@ func Keep(size int, ttl time.Duration) *gyro.PublishOptions {
 	return &gyro.PublishOptions{HistorySize: size, HistoryTTL: ttl}
 }
 
-// WantPub waits for the next push, which is to be a publication with data.
+// WantPub waits for the next push: a publication with data.
 func WantPub(tb testing.TB, c *wstest.Client, data string) *protocol.Publication {
 	tb.Helper()
 	p := c.Pub()

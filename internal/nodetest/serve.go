@@ -41,7 +41,7 @@ func StreamServer(tb testing.TB, node *gyro.Node, k httpstream.Kind, cfg httpstr
 	return s
 }
 
-// OnLoops has a node accept connections on its loops, if they can be there.
+// OnLoops has a node accept connections on its loops, if there are loops.
 func OnLoops(node *gyro.Node) transport.Acceptor {
 	if nodeaccess.Of(node).NextLoop() == nil {
 		return node
@@ -62,7 +62,6 @@ func (o viaLoop) Accept(ctx context.Context, c transport.Conn, info transport.In
 	return posting{l, p}, err
 }
 
-// posting is a peer that belongs to a loop.
 type posting struct {
 	l transport.Loop
 	transport.Peer

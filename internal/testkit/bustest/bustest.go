@@ -1,6 +1,5 @@
-// Package bustest is an engine for tests of several nodes in one process. It stands for
-// Redis or NATS: its traits do not say Local. Messages arrive before the call that sends
-// them returns.
+// Package bustest is an engine for tests of several nodes in one process, in the place of Redis or NATS: it is not
+// local. Messages arrive before the call that sends them returns.
 package bustest
 
 import (
@@ -38,7 +37,7 @@ func New(tb testing.TB) *Bus {
 	return b
 }
 
-// Engine returns a broker and controller for one more node.
+// Engine returns the broker and controller of one more node.
 func (b *Bus) Engine() *Engine { return &Engine{Broker: b.streams, bus: b} }
 
 // Subscribed returns how many engines are subscribed to a channel.
@@ -48,7 +47,6 @@ func (b *Bus) Subscribed(ch string) int {
 	return len(b.channels[ch])
 }
 
-// events handles the events of the memory broker.
 type events Bus
 
 func (e *events) each(ch string, f func(broker.EventHandler)) {
@@ -73,7 +71,7 @@ func (e *events) HandleLeave(ch string, info *channel.ClientInfo) {
 
 func (e *events) HandleLoss(func(ch string) bool) {}
 
-// Engine is a node's end of a bus. The embedded memory broker of the bus does the methods that are not defined here.
+// Engine is a node's end of a bus. The embedded memory broker does the rest.
 type Engine struct {
 	broker.Broker
 	bus     *Bus
@@ -91,8 +89,7 @@ func (n *Engine) Describe() broker.Traits {
 	return broker.Traits{Name: "bus", History: true, Idempotency: true, Versions: true, Delta: true, Control: n}
 }
 
-// Cut makes the engine lose all control messages, in and out, without an error, as if the
-// node had been killed.
+// Cut makes the engine lose all control messages, in and out, without an error, like a killed node.
 func (n *Engine) Cut(cut bool) { n.cut.Store(cut) }
 
 // Gone is Cut, and the other nodes are told that no process receives messages for the node.
@@ -101,10 +98,9 @@ func (n *Engine) Gone(gone bool) {
 	n.Cut(gone)
 }
 
-// Fail makes PublishControl fail with err, or succeed again if that is nil.
+// Fail makes PublishControl fail with err, or succeed again with nil.
 func (n *Engine) Fail(err error) { n.fail.Store(&err) }
 
-// Sent is the number of control messages that were sent.
 func (n *Engine) Sent() int { return int(n.sent.Load()) }
 
 func (n *Engine) RunControl(node string, handle func(data []byte)) error {
@@ -136,7 +132,6 @@ func (n *Engine) PublishControl(ctx context.Context, node string, data []byte) e
 	return nil
 }
 
-// gone tells whether a node is known to receive nothing.
 func (b *Bus) gone(node string) bool {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

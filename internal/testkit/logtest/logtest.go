@@ -53,8 +53,8 @@ func (l *Buffer) Discard() {
 	l.discard = true
 }
 
-// Await waits until done returns true for the log, and reports whether it does within wait.Limit. The log
-// cannot be used while done is called.
+// Await waits until done returns true for the log, and reports whether it does within wait.Limit. done cannot use the
+// log.
 func (l *Buffer) Await(done func(log string) bool) bool {
 	limit := time.After(wait.Limit)
 	for {

@@ -8,12 +8,11 @@ import (
 	"path/filepath"
 )
 
-// Variable is the environment variable with the path of the server with the race detector, which all tests share.
+// Variable is the environment variable with the path of the server with the race detector, for all tests.
 const Variable = "E2E_GYRO"
 
-// Server builds the server like the test that calls it, and returns the path of the program. With the race detector,
-// the program is the file of Variable, which is left alone if it is up to date. Otherwise, or if the variable is not
-// set, it is a file in dir.
+// Server builds the server like the test that calls it: with the race detector into the file of Variable, which is left
+// alone if it is up to date. Otherwise, or if the variable is not set, into dir.
 func Server(dir string) (path string, err error) {
 	path = filepath.Join(dir, "gyro")
 	if shared := os.Getenv(Variable); race && shared != "" {
@@ -22,7 +21,7 @@ func Server(dir string) (path string, err error) {
 	return path, Build(path, "github.com/gyrohq/gyro/server/cmd/gyro")
 }
 
-// Build builds a package like the test that calls it, with the race detector or without, so that both share compiled
+// Build builds a package with the race detector or without, like the test that calls it, so that both share compiled
 // packages.
 func Build(file, name string) error {
 	args := []string{"build", "-buildvcs=false"} // the version of a program for tests is no commit

@@ -5,5 +5,5 @@ import "flag"
 
 var times = flag.Int("times", 1, "how many times as long as usual tests of properties run")
 
-// Rounds returns the number of rounds of a test that usually makes n rounds: n, or more with the flag -times.
+// Rounds returns n, or more with the flag -times.
 func Rounds(n int) int { return n * *times }

@@ -16,8 +16,7 @@ type Texts struct {
 	conn *wsclient.Conn
 }
 
-// DialTexts opens a WebSocket connection to an http:// address, with header (or nil) in the request. It ends with the
-// test.
+// DialTexts opens a WebSocket connection to an http:// address, with header (or nil). It ends with the test.
 func DialTexts(tb testing.TB, address string, header http.Header) *Texts {
 	tb.Helper()
 	transport := &http.Transport{DisableKeepAlives: true}

@@ -1,5 +1,5 @@
-// Package wstest is gyrotest for this repository's own tests: clients whose commands are the JSON text that goes over
-// the wire, right or wrong.
+// Package wstest is gyrotest for this repository's own tests: its clients send the JSON text of commands, right or
+// wrong.
 package wstest
 
 import (
@@ -22,8 +22,7 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// Client is a client of package gyrotest with commands that are text. Methods that wait are for
-// one goroutine at a time.
+// Client is a gyrotest.Client with commands that are text. Methods that wait are for one goroutine at a time.
 type Client struct {
 	*gyrotest.Client
 	tb       testing.TB
@@ -32,7 +31,7 @@ type Client struct {
 	lastID   atomic.Uint32
 }
 
-// Pipe opens a connection in memory to an acceptor. It ends with the test.
+// Pipe opens a connection in memory. It ends with the test.
 func Pipe(tb testing.TB, a transport.Acceptor) *Client {
 	tb.Helper()
 	c, err := Open(context.Background(), tb, a, protocol.JSON)
@@ -42,8 +41,7 @@ func Pipe(tb testing.TB, a transport.Acceptor) *Client {
 	return c
 }
 
-// Open is Pipe with a choice of the request's context and the encoding. The error
-// is the acceptor's.
+// Open is Pipe with the request's context and the encoding. The error is the acceptor's.
 func Open(ctx context.Context, tb testing.TB, a transport.Acceptor, e protocol.Encoding) (*Client, error) {
 	tb.Helper()
 	w := &witness{Acceptor: a}
@@ -66,9 +64,8 @@ func (w *witness) Accept(ctx context.Context, c transport.Conn, info transport.I
 // Framer returns the framer of a Pipe's connections, which adds no envelope.
 func Framer(e protocol.Encoding) transport.Framer { return gyrotest.Framer(e) }
 
-// Dial opens a WebSocket connection to an http:// or https:// address, with header
-// (or nil) in the request; the query cf_protocol=protobuf chooses the encoding.
-// Certificates are not verified. The connection ends with the test.
+// Dial opens a WebSocket connection to an http:// or https:// address, with header (or nil); the query
+// cf_protocol=protobuf chooses the encoding. Certificates are not verified. The connection ends with the test.
 func Dial(tb testing.TB, address string, header http.Header) *Client {
 	tb.Helper()
 	c, status := Handshake(tb, address, header)
@@ -78,8 +75,7 @@ func Dial(tb testing.TB, address string, header http.Header) *Client {
 	return c
 }
 
-// Handshake is Dial for a server that may refuse. If it refuses, the client is nil; the HTTP
-// status tells why.
+// Handshake is Dial for a server that may refuse. Then the client is nil, and the HTTP status tells why.
 func Handshake(tb testing.TB, address string, header http.Header) (*Client, int) {
 	tb.Helper()
 	o := options(tb, address)
@@ -101,7 +97,6 @@ func Handshake(tb testing.TB, address string, header http.Header) (*Client, int)
 	return w, status
 }
 
-// options returns the options of a connection to an address, whose query chooses the encoding.
 func options(tb testing.TB, address string) *gyrotest.Options {
 	tb.Helper()
 	u, err := url.Parse(address)
@@ -115,23 +110,20 @@ func options(tb testing.TB, address string) *gyrotest.Options {
 	return o
 }
 
-// Over returns a client of a WebSocket stream that is open already, for example over HTTP/2;
-// address is as for Dial.
+// Over returns a client of a WebSocket stream that is open already; address is as for Dial.
 func Over(tb testing.TB, address string, conn io.ReadWriteCloser) *Client {
 	tb.Helper()
 	o := options(tb, address)
 	return &Client{Client: gyrotest.Over(tb, conn, o), tb: tb, encoding: o.Encoding}
 }
 
-// Connect sends a connect command with these fields (`"token":"x"`, or nothing)
-// and returns the result.
+// Connect sends a connect command with these fields (`"token":"x"`, or nothing).
 func (c *Client) Connect(fields string) *protocol.ConnectResult {
 	c.tb.Helper()
 	return c.Do(`"connect":{` + fields + `}`).Connect
 }
 
-// Subscribe sends a subscribe command for a channel, with further fields
-// (`"recover":true`, or nothing), and returns the result.
+// Subscribe sends a subscribe command with further fields (`"recover":true`, or nothing).
 func (c *Client) Subscribe(ch, fields string) *protocol.SubscribeResult {
 	c.tb.Helper()
 	if fields != "" {
@@ -150,15 +142,13 @@ func (c *Client) Do(command string) *protocol.Reply {
 	return r
 }
 
-// Call sends a command, which is written without its ID and braces:
-// `"rpc":{"method":"m"}`, and returns its reply.
+// Call sends a command, written without its ID and braces: `"rpc":{"method":"m"}`, and returns its reply.
 func (c *Client) Call(command string) *protocol.Reply {
 	c.tb.Helper()
 	return c.Await(c.Start(command))
 }
 
-// Outcome sends a command like Call, and describes its outcome: "ok", "error 103" or
-// "disconnect 3501". The reply is nil after a disconnect.
+// Outcome is Call with its outcome: "ok", "error 103" or "disconnect 3501". The reply is nil after a disconnect.
 func (c *Client) Outcome(command string) (string, *protocol.Reply) {
 	c.tb.Helper()
 	r, err := c.Client.Await(c.Start(command))
@@ -171,7 +161,7 @@ func (c *Client) Outcome(command string) (string, *protocol.Reply) {
 	return "ok", r
 }
 
-// Await returns the reply to a command. The test fails if the connection ends before.
+// Await returns the reply to a command. A connection that ends before fails the test.
 func (c *Client) Await(id uint32) *protocol.Reply {
 	c.tb.Helper()
 	r, err := c.Client.Await(id)
@@ -212,7 +202,7 @@ func (c *Client) Send(frame string) {
 	c.Raw(msg)
 }
 
-// Pub returns the publication of the next push; a push of another kind fails the test.
+// Pub returns the publication of the next push, which must have one.
 func (c *Client) Pub() *protocol.Publication {
 	c.tb.Helper()
 	p := c.Push()
@@ -225,7 +215,7 @@ func (c *Client) Pub() *protocol.Publication {
 // Bytes sends bytes, which need not be a frame, over the connection of Dial.
 func (c *Client) Bytes(b []byte) { _, _ = c.conn.Write(b) } // reading fails, too, if this does
 
-// Last sends one message and asks to close the connection of Dial, in one write.
+// Last sends a message and asks to close the connection of Dial, in one write.
 func (c *Client) Last(msg string) {
 	c.Bytes(frametest.Masked(frametest.Text(msg), frametest.Frame{Fin: true, Op: frametest.OpClose}))
 }

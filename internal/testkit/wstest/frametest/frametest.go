@@ -1,5 +1,4 @@
-// Package frametest has WebSocket frames for tests, valid and invalid ones. It shares no
-// code with the transport.
+// Package frametest has WebSocket frames for tests, valid and invalid ones. It shares no code with the transport.
 package frametest
 
 import (
@@ -20,15 +19,14 @@ const (
 	OpPong   = 10
 )
 
-// Senders leave tail out of a compressed message, RFC 7692 section 7.2.1. The final block
-// after it tells readers where the message ends.
+// Senders leave tail out of a compressed message, RFC 7692 section 7.2.1. The final block after it tells readers where
+// the message ends.
 const (
 	tail  = "\x00\x00\xff\xff"
 	final = "\x01\x00\x00\xff\xff"
 )
 
-// Frame is one WebSocket frame. The zero value is a continuation that is not the
-// last.
+// Frame is a WebSocket frame. The zero value is a continuation that is not the last.
 type Frame struct {
 	Fin, RSV1 bool
 	Op        byte
@@ -137,8 +135,7 @@ type Violation struct {
 	Reason string
 }
 
-// Violations returns violations for a server without compression that takes messages of up
-// to limit bytes.
+// Violations are for a server without compression that takes messages of up to limit bytes.
 func Violations(limit int) []Violation {
 	return append(headerViolations(limit), payloadViolations()...)
 }
