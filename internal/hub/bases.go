@@ -23,8 +23,8 @@ const (
 	spareBases, spareBase = 256, 4 << 10
 )
 
-// base is a publication that subscribers of a room got last.
-type base struct {
+// Base is a publication that subscribers of a room got last. It is valid until the turn ends.
+type Base struct {
 	id      uint32 // of all bases of the hub; never 0
 	holders int32  // seats with this id
 	epoch   string
@@ -39,29 +39,29 @@ type patch struct {
 }
 
 // bases of a room, ordered by id.
-type bases []*base
+type bases []*Base
 
 type baseTable struct {
-	of     map[*room]bases
-	last   uint32  // the id of the newest one
-	size   int     // of their payloads, bytes
-	on     *base   // the base of the frame in the form Based
-	used   []*base // bases with patches
-	spare  []*base
-	random uint32
+	of      map[*room]bases
+	last    uint32  // the id of the newest one
+	size    int     // of their payloads, bytes
+	used    []*Base // bases with patches
+	dropped []*Base // in this turn
+	spare   []*Base
+	random  uint32
 }
 
-// Resume returns how a subscriber with a filter gets the publication now: Patched, Based, or in full if it is 0. has is
-// the offset of the last publication that the subscriber got in the epoch of the message; 0 for none that patches may
-// build on. The subscriber sends the frame before it does anything else.
-func (d *Delivery) Resume(s *Seat, has uint64) (form Form) {
+// Resume returns how a subscriber with a filter gets the publication now: Patched with its base for FrameOn, nil for the
+// publication before, or in full if form is 0. has is the offset of the last publication that the subscriber got in the
+// epoch of the message; 0 for none that patches may build on.
+func (d *Delivery) Resume(s *Seat, has uint64) (form Form, on *Base) {
 	if d.hub == nil {
-		return 0 // nothing is known of the bases
+		return 0, nil // nothing is known of the bases
 	}
 	t := &d.hub.bases
 	if d.Prev == nil { // no client asked for patches
 		t.release(s)
-		return 0
+		return 0, nil
 	}
 	b := t.held(s)
 	switch {
@@ -69,13 +69,13 @@ func (d *Delivery) Resume(s *Seat, has uint64) (form Form) {
 	case d.Prev.Offset == has:
 		form = Patched
 	case b != nil && b.pub.Offset == has && b.epoch == d.Epoch:
-		form, t.on = Based, b
+		form, on = Patched, b
 	}
 	t.hold(s, d.Message)
-	return form
+	return form, on
 }
 
-func (t *baseTable) held(s *Seat) *base {
+func (t *baseTable) held(s *Seat) *Base {
 	if s.base == 0 {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (t *baseTable) held(s *Seat) *base {
 }
 
 func (l bases) find(id uint32) (int, bool) {
-	return slices.BinarySearchFunc(l, id, func(b *base, id uint32) int { return cmp.Compare(b.id, id) })
+	return slices.BinarySearchFunc(l, id, func(b *Base, id uint32) int { return cmp.Compare(b.id, id) })
 }
 
 func (t *baseTable) hold(s *Seat, m *Message) {
@@ -133,12 +133,12 @@ func (t *baseTable) set(r *room, list bases) {
 	t.of[r] = list
 }
 
-func (t *baseTable) make(m *Message) *base {
-	var b *base
+func (t *baseTable) make(m *Message) *Base {
+	var b *Base
 	if n := len(t.spare); n > 0 {
 		b, t.spare = t.spare[n-1], t.spare[:n-1]
 	} else {
-		b = new(base)
+		b = new(Base)
 	}
 	if t.last++; t.last == 0 {
 		t.last = 1
@@ -163,19 +163,9 @@ func (t *baseTable) evict(list bases) bases {
 	return slices.Delete(list, i, i+1)
 }
 
-func (t *baseTable) drop(b *base) {
+func (t *baseTable) drop(b *Base) {
 	t.size -= len(b.pub.Data)
-	if b.holders = dropped; b != t.on && len(b.patches) == 0 {
-		t.reuse(b)
-	}
-}
-
-const dropped = -1
-
-func (t *baseTable) reuse(b *base) {
-	if cap(b.pub.Data) <= spareBase && len(t.spare) < spareBases {
-		t.spare = append(t.spare, b)
-	}
+	t.dropped = append(t.dropped, b)
 }
 
 // release takes the base from a seat, and reports whether it had one. The base stays for others until sweep.
@@ -207,7 +197,7 @@ func (t *baseTable) sweep(r *room) {
 	t.set(r, kept)
 }
 
-// forget drops all patches, whose frames are in the arena.
+// forget drops all patches, whose frames are in the arena, and the bases that were dropped in this turn.
 func (t *baseTable) forget(c Counter) {
 	for _, b := range t.used {
 		for i := range b.patches {
@@ -216,19 +206,24 @@ func (t *baseTable) forget(c Counter) {
 			}
 		}
 		clear(b.patches)
-		if b.patches = b.patches[:0]; b.holders == dropped {
-			t.reuse(b)
-		}
+		b.patches = b.patches[:0]
 	}
 	clear(t.used)
 	t.used = t.used[:0]
-	t.on = nil
+	for _, b := range t.dropped {
+		if cap(b.pub.Data) <= spareBase && len(t.spare) < spareBases {
+			t.spare = append(t.spare, b)
+		}
+	}
+	clear(t.dropped)
+	t.dropped = t.dropped[:0]
 }
 
-// based is Delivery.Frame for the form Based.
-func (d *Delivery) based(f transport.Framer, form Form) ([]byte, error) {
-	t := &d.hub.bases
-	b := t.on
+// FrameOn is Frame for a patch of a base that Resume returned for this message; nil stands for the publication before.
+func (d *Delivery) FrameOn(b *Base, f transport.Framer, form Form) ([]byte, error) {
+	if b == nil {
+		return d.Frame(f, form)
+	}
 	for i := range b.patches {
 		if p := &b.patches[i]; p.offset == d.Pub.Offset && p.is(f, form) {
 			p.taken++
@@ -236,7 +231,7 @@ func (d *Delivery) based(f transport.Framer, form Form) ([]byte, error) {
 		}
 	}
 	if len(b.patches) == 0 {
-		t.used = append(t.used, b)
+		d.hub.bases.used = append(d.hub.bases.used, b)
 	}
 	p := patch{d.Channel, d.Pub.Offset, encoded{framer: f, form: form, taken: 1}}
 	p.frame, p.size, p.err = d.encode(d.hub.arena, f, form, &b.pub)

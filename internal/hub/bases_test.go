@@ -41,19 +41,19 @@ func (s *chooser) Deliver(d *hub.Delivery) {
 	if d.Epoch != s.epoch {
 		s.epoch, s.last = d.Epoch, 0
 	}
-	extra := d.Resume(&s.seat, s.last)
-	frame, err := d.Frame(s.framer, hub.Escaped|extra)
+	extra, on := d.Resume(&s.seat, s.last)
+	frame, err := d.FrameOn(on, s.framer, hub.Escaped|extra)
 	if err != nil {
 		s.fail("%v", err)
 	}
 	s.last = d.Pub.Offset
 	s.bytes += len(frame)
-	switch extra {
-	case 0:
+	switch {
+	case extra == 0:
 		s.full++
-	case hub.Patched:
+	case on == nil:
 		s.patched++
-	case hub.Based:
+	default:
 		s.based++
 	}
 	if s.fresh {

@@ -43,8 +43,6 @@ const (
 	Marked
 	// Open sends an empty line behind the message: the subscriber sends a bookmark next.
 	Open
-	// Based is Patched with the difference to the publication that Delivery.Resume was called for.
-	Based
 )
 
 // Message is for the subscribers of a channel. The fields are constant once it is posted to the first loop. A message of
@@ -187,9 +185,6 @@ func (d *Delivery) Frame(f transport.Framer, form Form) ([]byte, error) {
 			l.taken++
 			return l.frame, l.err
 		}
-	}
-	if form&Based != 0 {
-		return d.based(f, form)
 	}
 	d.frames = append(d.frames, d.make(f, form))
 	l := &d.frames[len(d.frames)-1]
@@ -376,10 +371,10 @@ func (s *scratch) publication(m *Message, e protocol.Encoding, form Form, base *
 	if m.Pub.Offset == 1 {
 		s.pub.Epoch = m.Epoch
 	}
-	if form&(Escaped|Patched|Based) == 0 {
+	if form&(Escaped|Patched) == 0 {
 		return nil
 	}
-	if form&(Patched|Based) == 0 {
+	if form&Patched == 0 {
 		base = nil
 	}
 	s.pub.Data, s.pub.Delta, err = deltaData(&s.patch, &s.text, e, base, m.Pub)

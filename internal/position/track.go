@@ -70,21 +70,20 @@ func (p *Position) Encode(m *hub.Delivery) hub.Form {
 	return form
 }
 
-// EncodeFiltered is Encode for a subscriber with a filter, which may lack the publication before. had reports whether
-// the subscriber of a map got a publication with these tags.
-func (p *Position) EncodeFiltered(m *hub.Delivery, seat *hub.Seat, had func(tags map[string]string) bool) hub.Form {
+// EncodeFiltered is Encode for a subscriber with a filter, which may lack the publication before: on is the base for
+// Delivery.FrameOn. had reports whether the subscriber of a map got a publication with these tags.
+func (p *Position) EncodeFiltered(m *hub.Delivery, seat *hub.Seat, had func(tags map[string]string) bool) (form hub.Form, on *hub.Base) {
 	if p.Form&hub.Escaped == 0 {
-		return p.Form
+		return p.Form, nil
 	}
-	form := p.Form
 	switch {
 	case !p.Keyed:
-		form |= m.Resume(seat, p.base)
+		form, on = m.Resume(seat, p.base)
 	case m.Prev != nil && had(m.Prev.Tags):
-		form |= hub.Patched
+		form = hub.Patched
 	}
 	p.base = m.Pub.Offset
-	return form
+	return p.Form | form, on
 }
 
 // Received notes the offset of the last publication that the client received, for patches; 0 for one that is not in the

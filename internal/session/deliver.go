@@ -120,11 +120,15 @@ func (b *Subscription) deliverPositioned(m *hub.Delivery) {
 	case !b.terms.Passes(p.Tags):
 		m.Filtered++
 	default:
-		b.send(m, b.at.EncodeFiltered(m, &b.seat, b.terms.Passed))
+		form, on := b.at.EncodeFiltered(m, &b.seat, b.terms.Passed)
+		b.sendOn(on, m, form)
 	}
 }
 
-func (b *Subscription) send(m *hub.Delivery, form hub.Form) {
+func (b *Subscription) send(m *hub.Delivery, form hub.Form) { b.sendOn(nil, m, form) }
+
+// sendOn is send with a base for a patch, or nil.
+func (b *Subscription) sendOn(base *hub.Base, m *hub.Delivery, form hub.Form) {
 	var bookmark []byte
 	if form&hub.Marked != 0 && !bookmarksOnly(&b.s.subs, b) {
 		form &^= hub.Marked
@@ -132,7 +136,7 @@ func (b *Subscription) send(m *hub.Delivery, form hub.Form) {
 		bookmark, open = frameBookmark(&b.s.env.Pool().Arena, &b.s.subs, b.s.via)
 		form |= open
 	}
-	frame, err := m.Frame(b.s.via.Framer, form)
+	frame, err := m.FrameOn(base, b.s.via.Framer, form)
 	if err != nil {
 		b.s.env.Refused(observe.LimitFormat, b.channel)
 		return
