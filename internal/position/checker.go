@@ -10,6 +10,7 @@ package position
 import (
 	"context"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -45,7 +46,7 @@ type Checker struct {
 	running bool
 	closed  bool
 	losses  []func(ch string) bool
-	ttls    []time.Duration // by mark - 1; the first is 0
+	ttls    []time.Duration // by route.Check.TTL - 1; the first is 0
 }
 
 const (
@@ -62,10 +63,8 @@ const (
 	retryDelay = 5 * time.Second
 	// maxLosses is how many losses wait. With one more, all channels are checked.
 	maxLosses = 32
-	// maxMark is how many different times to live there can be.
-	maxMark = 254
-	// fragile marks channels without a stream.
-	fragile = 255
+	// maxTTLs is how many different times to live there can be. More get the broker's default.
+	maxTTLs = math.MaxUint8
 )
 
 func New(cfg Config) *Checker {
@@ -77,16 +76,16 @@ func New(cfg Config) *Checker {
 // Watch makes the checker check a routed channel until the route ends. Reads of its stream renew the life of the
 // position by metaTTL, or by the broker's default if that is 0.
 func (c *Checker) Watch(ch string, metaTTL time.Duration) {
-	if c.cfg.Routes.Mark(ch, c.mark(metaTTL)) && c.cfg.Delay >= 0 {
+	if c.cfg.Routes.SetCheck(ch, route.Check{TTL: c.ttl(metaTTL)}) && c.cfg.Delay >= 0 {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.start()
 	}
 }
 
-// Fragile marks a routed channel without a stream to check, whose subscribers need every message. They begin anew after
-// each loss.
-func (c *Checker) Fragile(ch string) { c.cfg.Routes.Mark(ch, fragile) }
+// Fragile says that the subscribers of a routed channel need every message, and that it has no stream to check. They
+// begin anew after each loss.
+func (c *Checker) Fragile(ch string) { c.cfg.Routes.SetCheck(ch, route.Check{Fragile: true}) }
 
 // Lost asks for an immediate check of the watched channels that match accepts. It does not block. The next checks answer
 // all calls that come while checks are under way.
@@ -127,16 +126,15 @@ func (c *Checker) start() {
 func (c *Checker) stop() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.losses) > 0 || c.cfg.Delay >= 0 && c.cfg.Routes.HasMarked() {
+	if len(c.losses) > 0 || c.cfg.Delay >= 0 && c.cfg.Routes.HasChecked() {
 		return false
 	}
 	c.running = false
 	return true
 }
 
-// mark returns the route's mark for a time to live. Those beyond maxMark get the mark of
-// the broker's default.
-func (c *Checker) mark(ttl time.Duration) uint8 {
+// ttl returns the number of a time to live in a route.Check.
+func (c *Checker) ttl(ttl time.Duration) uint8 {
 	if ttl == 0 {
 		return 1
 	}
@@ -147,7 +145,7 @@ func (c *Checker) mark(ttl time.Duration) uint8 {
 			return uint8(i + 1)
 		}
 	}
-	if len(c.ttls) == maxMark {
+	if len(c.ttls) == maxTTLs {
 		return 1
 	}
 	c.ttls = append(c.ttls, ttl)
@@ -166,13 +164,13 @@ func (c *Checker) targets(to []target, bucket int, loss bool) []target {
 	c.mu.Lock()
 	ttls := c.ttls // elements are added but never changed
 	c.mu.Unlock()
-	c.cfg.Routes.Marked(bucket, func(ch string, mark uint8) {
-		t := target{channel: ch, fragile: mark == fragile}
-		if t.fragile && !loss {
+	c.cfg.Routes.Checked(bucket, func(ch string, check route.Check) {
+		if check.Fragile && !loss {
 			return
 		}
-		if int(mark) <= len(ttls) {
-			t.ttl = ttls[mark-1]
+		t := target{channel: ch, fragile: check.Fragile}
+		if n := int(check.TTL); n > 0 && n <= len(ttls) { // more if it has come since
+			t.ttl = ttls[n-1]
 		}
 		to = append(to, t)
 	})

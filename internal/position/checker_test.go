@@ -221,7 +221,7 @@ func TestEveryChannelOncePerDelay(t *testing.T) {
 			n.leave(t, "ch", channels)
 		}
 		pass(delay)
-		if isRunning(n.Checker) || n.routes.HasMarked() {
+		if isRunning(n.Checker) || n.routes.HasChecked() {
 			t.Error("the checker runs on without channels")
 		}
 		e.total()
@@ -464,12 +464,12 @@ func TestManyTimesToLive(t *testing.T) {
 	for i := range 300 {
 		ttl := time.Duration(i) * time.Minute
 		want := uint8(1)
-		if i < maxMark {
+		if i < maxTTLs {
 			want = uint8(i + 1)
 		}
 		for range 2 {
-			if got := c.mark(ttl); got != want {
-				t.Fatalf("mark %d for %v, want %d", got, ttl, want)
+			if got := c.ttl(ttl); got != want {
+				t.Fatalf("number %d for %v, want %d", got, ttl, want)
 			}
 		}
 	}

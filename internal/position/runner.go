@@ -68,7 +68,7 @@ func (r *runner) run() {
 
 // idle tells whether only periodic checks are left. Once no channel is watched, waiting checks are useless.
 func (r *runner) idle() bool {
-	return !r.cfg.Routes.HasMarked() || len(r.read)+len(r.failed) == 0
+	return !r.cfg.Routes.HasChecked() || len(r.read)+len(r.failed) == 0
 }
 
 func (r *runner) take() {

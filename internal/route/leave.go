@@ -41,6 +41,15 @@ type departure struct {
 	due   time.Time
 }
 
+// departureState of a route at the leaver.
+type departureState uint8
+
+const (
+	staying departureState = iota // it is not there
+	leaving
+	returned // it has got a subscriber there, which may have gone again
+)
+
 func newLeaver(t *Table) *leaver {
 	l := &leaver{table: t, slots: make(chan struct{}, leavers)}
 	l.ctx, l.end = context.WithCancel(context.Background())
@@ -140,11 +149,11 @@ func (l *leaver) lock(batch []departure) []departure {
 		case !r.mu.TryLock():
 			later = append(later, d)
 		case !r.loops.empty():
-			r.leaving, r.returned = false, false
+			r.departure = staying
 			r.mu.Unlock()
 			l.table.release(d.ch, r)
-		case r.returned: // and left again meanwhile, so the delay begins anew
-			r.returned = false
+		case r.departure == returned: // and left again meanwhile, so the delay begins anew
+			r.departure = leaving
 			r.mu.Unlock()
 			later = append(later, d)
 		default:
@@ -166,11 +175,13 @@ func (l *leaver) unsubscribe(batch []departure) bool {
 	defer cancel()
 	err := l.table.broker.Unsubscribe(ctx, channels...)
 	for _, d := range batch {
-		d.route.leaving = err != nil
-		d.route.mu.Unlock()
-		if err == nil {
-			l.table.release(d.ch, d.route)
+		if err != nil {
+			d.route.mu.Unlock()
+			continue
 		}
+		d.route.departure = staying
+		d.route.mu.Unlock()
+		l.table.release(d.ch, d.route)
 	}
 	return err == nil
 }

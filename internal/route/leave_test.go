@@ -223,7 +223,7 @@ func TestComeBackMeanwhile(t *testing.T) {
 	wg.Go(func() { add(t, table, "a") })
 	close(b.release)
 	wg.Wait()
-	if r := table.Find("a"); r == nil || !r.subscribed || r.leaving || !b.subscribed["a"] {
+	if r := table.Find("a"); r == nil || !r.subscribed || r.departure != staying || !b.subscribed["a"] {
 		t.Errorf("the route is %+v", r)
 	}
 }

@@ -19,7 +19,7 @@ type Table struct {
 	lastID  atomic.Int64
 	size    atomic.Int64 // routes with subscribers
 	buckets [Buckets]bucket
-	marked  atomic.Int64
+	checked atomic.Int64 // routes with a Check
 }
 
 // Buckets is the number of parts of a table. A hash of the channel decides, so all have about the same number of
@@ -39,11 +39,11 @@ type Route struct {
 	loops counts
 	// users is the number of subscribers and departures of the route, guarded by the bucket.
 	users int32
-	// subscribed is set if the broker is subscribed; after a failed call the broker may be although it is unset. leaving
-	// is set while the route is at the leaver, returned if it has got a subscriber there. mu guards all three.
-	subscribed, leaving, returned bool
-	// mark is the mark of Table.Mark, guarded by the bucket.
-	mark uint8
+	// subscribed is set if the broker is subscribed; after a failed call the broker may be although it is unset. mu
+	// guards it, and departure.
+	subscribed bool
+	departure  departureState
+	check      Check // guarded by the bucket
 	// mu serialises the broker's subscribe and unsubscribe of this channel.
 	mu sync.Mutex
 }
@@ -102,8 +102,8 @@ func (t *Table) release(ch string, r *Route) {
 	defer b.mu.Unlock()
 	if r.users--; r.users == 0 {
 		b.m.Delete(hash, ch)
-		if r.mark != 0 {
-			t.marked.Add(-1)
+		if r.check != (Check{}) {
+			t.checked.Add(-1)
 		}
 	}
 }
@@ -124,7 +124,9 @@ func (t *Table) Add(ctx context.Context, ch string, loop int) (id int64, err err
 		}
 		r.subscribed = true
 	}
-	r.returned = r.leaving
+	if r.departure == leaving {
+		r.departure = returned
+	}
 	return r.id, nil
 }
 
@@ -144,11 +146,11 @@ func (t *Table) Remove(ctx context.Context, ch string, loop int) error {
 // leaver.
 func (t *Table) leave(ctx context.Context, ch string, r *Route) error {
 	switch {
-	case !r.loops.empty() || r.leaving:
+	case !r.loops.empty() || r.departure != staying:
 		t.release(ch, r)
 		return nil
 	case t.leaver != nil:
-		r.leaving = true
+		r.departure = leaving
 		t.leaver.add(departure{ch: ch, route: r}) // takes over the use
 		return nil
 	}

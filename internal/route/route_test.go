@@ -91,17 +91,17 @@ type local struct{ fake }
 
 func (*local) Describe() broker.Traits { return broker.Traits{Local: true} }
 
-// Marks last as long as their channels are routed.
-func TestMarks(t *testing.T) {
+// Checks last as long as their channels are routed.
+func TestChecks(t *testing.T) {
 	ctx := context.Background()
 	table := New(&local{fake{subscribed: make(map[string]bool)}})
-	marks := func() map[string]uint8 {
-		m := make(map[string]uint8)
+	checks := func() map[string]Check {
+		m := make(map[string]Check)
 		for i := range Buckets {
-			table.Marked(i, func(ch string, mark uint8) { m[ch] = mark })
+			table.Checked(i, func(ch string, c Check) { m[ch] = c })
 		}
-		if table.HasMarked() != (len(m) > 0) {
-			t.Errorf("HasMarked with %v", m)
+		if table.HasChecked() != (len(m) > 0) {
+			t.Errorf("HasChecked with %v", m)
 		}
 		return m
 	}
@@ -110,22 +110,26 @@ func TestMarks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(marks()) != 0 || table.Mark("nobody", 1) {
-		t.Error("there are marks that nobody made")
+	one, two, fragile := Check{TTL: 1}, Check{TTL: 2}, Check{Fragile: true}
+	if len(checks()) != 0 || table.SetCheck("nobody", one) {
+		t.Error("there are checks that nobody made")
 	}
-	if !table.Mark("a", 1) || table.Mark("a", 1) || table.Mark("a", 2) || !table.Mark("b", 255) {
-		t.Error("the first mark of a channel is not the first, or another one is")
+	if !table.SetCheck("a", one) || table.SetCheck("a", one) || table.SetCheck("a", two) || !table.SetCheck("b", fragile) {
+		t.Error("the first check of a channel is not the first, or another one is")
 	}
-	if got := marks(); !maps.Equal(got, map[string]uint8{"a": 2, "b": 255}) {
-		t.Errorf("marks %v", got)
+	if !table.IsChecked("b") || table.IsChecked("c") {
+		t.Error("IsChecked is wrong")
+	}
+	if got := checks(); !maps.Equal(got, map[string]Check{"a": two, "b": fragile}) {
+		t.Errorf("checks %v", got)
 	}
 	for _, ch := range []string{"a", "b", "c"} {
 		if err := table.Remove(ctx, ch, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := marks(); len(got) != 0 {
-		t.Errorf("marks %v of channels that are not routed", got)
+	if got := checks(); len(got) != 0 {
+		t.Errorf("checks %v of channels that are not routed", got)
 	}
 }
 
