@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"github.com/gyrohq/gyro/inspect"
+	"github.com/gyrohq/gyro/internal/tap"
 	"github.com/gyrohq/gyro/observe"
 )
 
@@ -88,7 +89,7 @@ func (i inspection) Flight(ctx context.Context, q inspect.Query) (inspect.Log, e
 
 func (i inspection) Tap(ctx context.Context, t observe.Tap) iter.Seq2[[]observe.Tapped, error] {
 	return sequence(func(yield func([]observe.Tapped) error) error {
-		return i.node.member.Watch(ctx, t, i.node.cluster, yield)
+		return tap.Watch(ctx, t, i.node.cluster.Survey, yield)
 	})
 }
 

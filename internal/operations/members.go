@@ -14,8 +14,6 @@ import (
 	"github.com/gyrohq/gyro/internal/cluster"
 	"github.com/gyrohq/gyro/internal/cluster/control"
 	"github.com/gyrohq/gyro/internal/route"
-	"github.com/gyrohq/gyro/internal/tap"
-	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -77,11 +75,6 @@ func (m *Member) Channels(ctx context.Context, match func(string) bool) (map[str
 // Dispatch implements cluster.Handler.
 func (m *Member) Dispatch(session string, data []byte) <-chan struct{} {
 	return m.Clients.Dispatch(session, data)
-}
-
-// Watch is gyro.Inspector.Tap.
-func (m *Member) Watch(ctx context.Context, of observe.Tap, c *cluster.Cluster, see func([]observe.Tapped) error) error {
-	return tap.Watch(ctx, of, c.Survey, see)
 }
 
 // Apply implements cluster.Handler.
