@@ -20,13 +20,13 @@ const (
 	// maxBaseBytes is how many bytes the bases of a hub take; twice as many for a moment.
 	maxBaseBytes = 16 << 20
 	// How many bases are kept to be used again, and the size of their payloads.
-	spareBases, spareBase = 256, 4 << 10
+	keepBases, keepBase = 256, 4 << 10
 )
 
-// Base is a publication that subscribers of a room got last. It is valid until the turn ends.
+// Base is a publication that subscribers of a group got last. It is valid until the turn ends.
 type Base struct {
 	id      uint32 // of all bases of the hub; never 0
-	holders int32  // seats with this id
+	refs    int32  // memberships with this id
 	epoch   string
 	pub     channel.Publication // its offset and a copy of its data
 	patches []patch             // that were made of it in this turn
@@ -38,11 +38,11 @@ type patch struct {
 	encoded
 }
 
-// bases of a room, ordered by id.
+// bases of a group, ordered by id.
 type bases []*Base
 
 type baseTable struct {
-	of      map[*room]bases
+	of      map[*group]bases
 	last    uint32  // the id of the newest one
 	size    int     // of their payloads, bytes
 	used    []*Base // bases with patches
@@ -54,7 +54,7 @@ type baseTable struct {
 // Resume returns how a subscriber with a filter gets the publication now: Patched with its base for FrameOn, nil for the
 // publication before, or in full if form is 0. has is the offset of the last publication that the subscriber got in the
 // epoch of the message; 0 for none that patches may build on.
-func (d *Delivery) Resume(s *Seat, has uint64) (form Form, on *Base) {
+func (d *Delivery) Resume(s *Membership, has uint64) (form Form, on *Base) {
 	if d.hub == nil {
 		return 0, nil // nothing is known of the bases
 	}
@@ -63,7 +63,7 @@ func (d *Delivery) Resume(s *Seat, has uint64) (form Form, on *Base) {
 		t.release(s)
 		return 0, nil
 	}
-	b := t.held(s)
+	b := t.baseOf(s)
 	switch {
 	case has == 0:
 	case d.Prev.Offset == has:
@@ -71,15 +71,15 @@ func (d *Delivery) Resume(s *Seat, has uint64) (form Form, on *Base) {
 	case b != nil && b.pub.Offset == has && b.epoch == d.Epoch:
 		form, on = Patched, b
 	}
-	t.hold(s, d.Message)
+	t.assign(s, d.Message)
 	return form, on
 }
 
-func (t *baseTable) held(s *Seat) *Base {
+func (t *baseTable) baseOf(s *Membership) *Base {
 	if s.base == 0 {
 		return nil
 	}
-	list := t.of[s.room]
+	list := t.of[s.group]
 	if i, ok := list.find(s.base); ok {
 		return list[i]
 	}
@@ -90,12 +90,12 @@ func (l bases) find(id uint32) (int, bool) {
 	return slices.BinarySearchFunc(l, id, func(b *Base, id uint32) int { return cmp.Compare(b.id, id) })
 }
 
-func (t *baseTable) hold(s *Seat, m *Message) {
+func (t *baseTable) assign(s *Membership, m *Message) {
 	moves := t.release(s)
-	list := t.of[s.room]
+	list := t.of[s.group]
 	for i := len(list) - 1; i >= 0; i-- {
 		if b := list[i]; b.pub.Offset == m.Pub.Offset && b.epoch == m.Epoch {
-			b.holders++
+			b.refs++
 			s.base = b.id
 			return
 		}
@@ -103,18 +103,18 @@ func (t *baseTable) hold(s *Seat, m *Message) {
 	size := len(m.Pub.Data)
 	switch full := len(list) >= maxBases || t.size+size > maxBaseBytes; {
 	case moves && len(list) < 2*maxBases && t.size+size <= 2*maxBaseBytes:
-		// The base before goes when all its holders have moved.
+		// The base before goes when all subscribers that have it have moved.
 	case full && (!admitted(m.Pub.Offset) || len(list) == 0):
 		return
 	case full:
 		if list = t.evict(list); t.size+size > maxBaseBytes {
-			t.set(s.room, list)
+			t.set(s.group, list)
 			return
 		}
 	}
 	b := t.make(m)
 	s.base = b.id
-	t.set(s.room, append(list, b))
+	t.set(s.group, append(list, b))
 }
 
 // admitted reports whether a publication may take the place of another base: one of eight, which look random. If each
@@ -122,15 +122,15 @@ func (t *baseTable) hold(s *Seat, m *Message) {
 // bases whose tags never come again would stay.
 func admitted(offset uint64) bool { return offset*0x9E3779B97F4A7C15>>61 == 0 }
 
-func (t *baseTable) set(r *room, list bases) {
+func (t *baseTable) set(g *group, list bases) {
 	if len(list) == 0 {
-		delete(t.of, r)
+		delete(t.of, g)
 		return
 	}
 	if t.of == nil {
-		t.of = make(map[*room]bases)
+		t.of = make(map[*group]bases)
 	}
-	t.of[r] = list
+	t.of[g] = list
 }
 
 func (t *baseTable) make(m *Message) *Base {
@@ -143,20 +143,20 @@ func (t *baseTable) make(m *Message) *Base {
 	if t.last++; t.last == 0 {
 		t.last = 1
 	}
-	b.id, b.holders, b.epoch = t.last, 1, m.Epoch
+	b.id, b.refs, b.epoch = t.last, 1, m.Epoch
 	b.pub.Offset, b.pub.Data = m.Pub.Offset, append(b.pub.Data[:0], m.Pub.Data...)
 	t.size += len(b.pub.Data)
 	return b
 }
 
-// evict drops the base with fewer holders of two random ones.
+// evict drops the base with fewer subscribers of two random ones.
 func (t *baseTable) evict(list bases) bases {
 	pick := func() int {
 		t.random = t.random*1664525 + 1013904223
 		return int(uint64(t.random) * uint64(len(list)) >> 32)
 	}
 	i, j := pick(), pick()
-	if list[j].holders < list[i].holders {
+	if list[j].refs < list[i].refs {
 		i = j
 	}
 	t.drop(list[i])
@@ -168,33 +168,33 @@ func (t *baseTable) drop(b *Base) {
 	t.dropped = append(t.dropped, b)
 }
 
-// release takes the base from a seat, and reports whether it had one. The base stays for others until sweep.
-func (t *baseTable) release(s *Seat) bool {
-	b := t.held(s)
+// release takes the base from a member, and reports whether it had one. The base stays until dropUnused.
+func (t *baseTable) release(s *Membership) bool {
+	b := t.baseOf(s)
 	if b != nil {
-		b.holders--
+		b.refs--
 	}
 	s.base = 0
 	return b != nil
 }
 
-// sweep drops the bases that no seat holds, when messages have reached all subscribers: before that, the next subscriber
+// dropUnused drops the bases that no member has, when messages have reached all subscribers: before that, the next subscriber
 // to get the message would copy the base again.
-func (t *baseTable) sweep(r *room) {
-	list, ok := t.of[r]
+func (t *baseTable) dropUnused(g *group) {
+	list, ok := t.of[g]
 	if !ok {
 		return
 	}
 	kept := list[:0]
 	for _, b := range list {
-		if b.holders > 0 {
+		if b.refs > 0 {
 			kept = append(kept, b)
 		} else {
 			t.drop(b)
 		}
 	}
 	clear(list[len(kept):])
-	t.set(r, kept)
+	t.set(g, kept)
 }
 
 // forget drops all patches, whose frames are in the arena, and the bases that were dropped in this turn.
@@ -211,7 +211,7 @@ func (t *baseTable) forget(c Counter) {
 	clear(t.used)
 	t.used = t.used[:0]
 	for _, b := range t.dropped {
-		if cap(b.pub.Data) <= spareBase && len(t.spare) < spareBases {
+		if cap(b.pub.Data) <= keepBase && len(t.spare) < keepBases {
 			t.spare = append(t.spare, b)
 		}
 	}

@@ -17,21 +17,21 @@ import (
 
 // chooser gets the publications whose tag it wants, as patches of the one that it got before.
 type chooser struct {
-	framer *envelope
-	seat   hub.Seat
-	wants  map[string]bool
-	last   uint64 // offset of what it got last in this epoch
-	epoch  string
-	data   string
-	fail   func(format string, a ...any)
+	framer     *envelope
+	membership hub.Membership
+	wants      map[string]bool
+	last       uint64 // offset of what it got last in this epoch
+	epoch      string
+	data       string
+	fail       func(format string, a ...any)
 	// full, patched and based count what it got.
 	full, patched, based int
 	bytes                int
 	fresh                bool // it does not compare, because the test measures
 }
 
-func (s *chooser) Seat() *hub.Seat            { return &s.seat }
-func (s *chooser) DeliverAll(*hub.Batch) bool { return false }
+func (s *chooser) Membership() *hub.Membership { return &s.membership }
+func (s *chooser) DeliverAll(*hub.Batch) bool  { return false }
 
 func (s *chooser) Deliver(d *hub.Delivery) {
 	if !s.wants[d.Pub.Tags["t"]] {
@@ -41,7 +41,7 @@ func (s *chooser) Deliver(d *hub.Delivery) {
 	if d.Epoch != s.epoch {
 		s.epoch, s.last = d.Epoch, 0
 	}
-	extra, on := d.Resume(&s.seat, s.last)
+	extra, on := d.Resume(&s.membership, s.last)
 	frame, err := d.FrameOn(on, s.framer, hub.Escaped|extra)
 	if err != nil {
 		s.fail("%v", err)

@@ -14,9 +14,9 @@ type Batch struct {
 	// follow each other in one stream, else 0.
 	plain bool
 	first uint64
-	// later is for each message the index of the next publication that replaces it, 0 if none does; empty without
+	// replacedBy is for each message the index of the next publication that replaces it, 0 if none does; empty without
 	// Window.Latest.
-	later []uint16
+	replacedBy []uint16
 
 	frames [2]encoded
 }
@@ -73,14 +73,14 @@ func (b *Batch) forget(c Counter) {
 	}
 }
 
-// prepare sets plain, first and later after the list has changed.
+// prepare sets plain, first and replacedBy after the list has changed.
 func (b *Batch) prepare(latest bool) {
-	b.plain, b.first, b.later = true, 0, b.later[:0]
+	b.plain, b.first, b.replacedBy = true, 0, b.replacedBy[:0]
 	if len(b.list) < 2 {
 		return // DeliverAll is not called for one message
 	}
 	if latest {
-		b.link()
+		b.setReplaced()
 	}
 	for i := range b.list {
 		if m := b.list[i].Message; m.Kind != KindPublication || m.Pub == nil {
@@ -100,7 +100,7 @@ func (b *Batch) prepare(latest bool) {
 	}
 }
 
-func (b *Batch) link() {
+func (b *Batch) setReplaced() {
 	for i := range b.list {
 		next, p := 0, b.list[i].Pub
 		for j := i + 1; j < len(b.list) && next == 0 && b.list[i].Kind == KindPublication; j++ {
@@ -108,12 +108,12 @@ func (b *Batch) link() {
 				next = j
 			}
 		}
-		b.later = append(b.later, uint16(next))
+		b.replacedBy = append(b.replacedBy, uint16(next))
 	}
 }
 
 // Latest reports whether subscribers that do not need all publications call Newest.
-func (b *Batch) Latest() bool { return len(b.later) > 0 }
+func (b *Batch) Latest() bool { return len(b.replacedBy) > 0 }
 
 // Newest calls deliver with the messages, except those that are replaced by a newer publication that lets accepts.
 func (b *Batch) Newest(lets func(*channel.Publication) bool, deliver func(*Delivery)) {
@@ -125,7 +125,7 @@ func (b *Batch) Newest(lets func(*channel.Publication) bool, deliver func(*Deliv
 }
 
 func (b *Batch) replaced(i int, lets func(*channel.Publication) bool) bool {
-	for i = int(b.later[i]); i > 0; i = int(b.later[i]) {
+	for i = int(b.replacedBy[i]); i > 0; i = int(b.replacedBy[i]) {
 		if lets(b.list[i].Pub) {
 			return true
 		}

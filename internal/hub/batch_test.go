@@ -16,16 +16,16 @@ import (
 
 // taker takes batches in one frame where they have one, and keeps what it got.
 type taker struct {
-	seat   hub.Seat
-	framer *envelope
-	form   hub.Form
-	got    [][]byte // messages, without envelope
-	frames int
-	gaps   int // batches that did not follow
-	offset uint64
+	membership hub.Membership
+	framer     *envelope
+	form       hub.Form
+	got        [][]byte // messages, without envelope
+	frames     int
+	gaps       int // batches that did not follow
+	offset     uint64
 }
 
-func (s *taker) Seat() *hub.Seat { return &s.seat }
+func (s *taker) Membership() *hub.Membership { return &s.membership }
 
 func (s *taker) DeliverAll(b *hub.Batch) bool {
 	frame := b.Frame(s.framer, s.form, math.MaxInt)

@@ -15,13 +15,13 @@ import (
 
 // sink takes frames of a framer.
 type sink struct {
-	seat   hub.Seat
-	framer transport.Framer
-	bytes  int
+	membership hub.Membership
+	framer     transport.Framer
+	bytes      int
 }
 
-func (s *sink) Seat() *hub.Seat            { return &s.seat }
-func (s *sink) DeliverAll(*hub.Batch) bool { return false }
+func (s *sink) Membership() *hub.Membership { return &s.membership }
+func (s *sink) DeliverAll(*hub.Batch) bool  { return false }
 func (s *sink) Deliver(d *hub.Delivery) {
 	frame, err := d.Frame(s.framer, 0)
 	if err != nil {

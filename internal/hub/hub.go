@@ -17,8 +17,8 @@ type Subscriber interface {
 	// DeliverAll takes several messages, if the subscriber wants all of them in one frame. Otherwise it returns false,
 	// and the hub calls Deliver for each.
 	DeliverAll(b *Batch) bool
-	// Seat returns always the same Seat, which is for the hub alone.
-	Seat() *Seat
+	// Membership returns always the same value, which is for the hub alone.
+	Membership() *Membership
 }
 
 // Counter counts the deliveries of hubs, in sums: nothing is called for a single delivery.
@@ -33,19 +33,19 @@ type Counter interface {
 	Done(ch string, since int64, p *channel.Publication)
 }
 
-// Seat is a subscriber's place in the hub: its room, and its index there. The zero value is in no room.
-type Seat struct {
-	room  *room
+// Membership of a subscriber in the hub: its group, and its index there. The zero value is in no group.
+type Membership struct {
+	group *group
 	index int32
 	base  uint32 // the base in baseTable that the subscriber received last; 0: no base is kept
 }
 
-// Channel of the subscriber, in a text that all its subscribers can share; empty if it is in no room.
-func (s *Seat) Channel() string {
-	if s.room == nil {
+// Channel of the subscriber, in a text that all its subscribers can share; empty if it is in no group.
+func (s *Membership) Channel() string {
+	if s.group == nil {
 		return ""
 	}
-	return s.room.channel
+	return s.group.channel
 }
 
 // Hub holds the subscribers of one loop. One goroutine at a time may use it.
@@ -54,11 +54,11 @@ type Hub struct {
 	OnPanic func(s Subscriber, reason any, stack []byte)
 	Counter Counter
 
-	arena *sendqueue.Arena
-	bases baseTable
-	rooms channelset.Table[*room]
-	keyed map[address]*room
-	seats int
+	arena       *sendqueue.Arena
+	bases       baseTable
+	groups      channelset.Table[*group]
+	keyed       map[address]*group
+	subscribers int
 
 	delivered uint64
 
@@ -70,40 +70,40 @@ type Hub struct {
 
 	// now is the time of the latest Advance.
 	now int64
-	// windows are the windows of the few rooms that have one. waiting are the sweeps that are held back, and held the
+	// windows are the windows of the few groups that have one. waiting are the sweeps that are held back, and waitingBytes the
 	// bytes of their messages.
-	windows map[*room]Window
-	waiting queue
-	held    int
+	windows      map[*group]Window
+	waiting      queue
+	waitingBytes int
 }
 
 type address struct{ channel, key string }
 
-// room has the subscribers of a channel, or of one of its keys. Most have one on a loop, so there is a field for one.
-type room struct {
+// group has the subscribers of a channel, or of one of its keys. Most have one on a loop, so there is a field for one.
+type group struct {
 	channel string
-	key     *string // nil: the room belongs to the whole channel
-	next    *room   // in the hub's list
+	key     *string // nil: the group belongs to the whole channel
+	next    *group  // in the hub's list
 	sweep   *sweep  // nil when nothing is being delivered
 	one     [1]Subscriber
 	many    *[]Subscriber // all of them, once there were two; one is empty then
 }
 
 // Channel implements channelset.Item.
-func (r *room) Channel() string { return r.channel }
+func (g *group) Channel() string { return g.channel }
 
 // Next implements channelset.Item.
-func (r *room) Next() **room { return &r.next }
+func (g *group) Next() **group { return &g.next }
 
 // subs is valid until a subscriber comes or goes.
-func (r *room) subs() []Subscriber {
+func (g *group) subs() []Subscriber {
 	switch {
-	case r.many != nil:
-		return *r.many
-	case r.one[0] == nil:
+	case g.many != nil:
+		return *g.many
+	case g.one[0] == nil:
 		return nil
 	}
-	return r.one[:]
+	return g.one[:]
 }
 
 const (
@@ -120,158 +120,158 @@ const (
 // New returns an empty hub, which makes frames in arena.
 func New(arena *sendqueue.Arena) *Hub { return &Hub{arena: arena} }
 
-// Add makes s, which must be in no room, a subscriber of a channel.
+// Add makes s, which must be in no group, a subscriber of a channel.
 func (h *Hub) Add(ch string, s Subscriber) {
-	r := h.rooms.Get(ch)
-	if r == nil {
-		r = &room{channel: ch}
-		h.rooms.Add(r)
+	g := h.groups.Get(ch)
+	if g == nil {
+		g = &group{channel: ch}
+		h.groups.Add(g)
 	}
-	r.seat(s)
-	h.seats++
+	g.add(s)
+	h.subscribers++
 }
 
-// AddKey makes s, which must be in no room, a subscriber of a key, which gets the messages with Keyed, and not of the
+// AddKey makes s, which must be in no group, a subscriber of a key, which gets the messages with Keyed, and not of the
 // channel. It returns whether s is the first.
 func (h *Hub) AddKey(ch, key string, s Subscriber) (first bool) {
 	at := address{ch, key}
-	r := h.keyed[at]
-	if first = r == nil; first {
+	g := h.keyed[at]
+	if first = g == nil; first {
 		if h.keyed == nil {
-			h.keyed = make(map[address]*room)
+			h.keyed = make(map[address]*group)
 		}
-		r = &room{channel: ch, key: &key}
-		h.keyed[at] = r
+		g = &group{channel: ch, key: &key}
+		h.keyed[at] = g
 	}
-	r.seat(s)
+	g.add(s)
 	return first
 }
 
 // Each calls f with the subscribers of a channel, until it returns false. f must not change the hub.
 func (h *Hub) Each(ch string, f func(Subscriber) bool) {
-	r := h.rooms.Get(ch)
-	if r == nil {
+	g := h.groups.Get(ch)
+	if g == nil {
 		return
 	}
-	for _, s := range r.subs() {
+	for _, s := range g.subs() {
 		if !f(s) {
 			return
 		}
 	}
 }
 
-func (r *room) seat(s Subscriber) {
-	before := r.subs()
-	*s.Seat() = Seat{room: r, index: int32(len(before))}
+func (g *group) add(s Subscriber) {
+	before := g.subs()
+	*s.Membership() = Membership{group: g, index: int32(len(before))}
 	switch {
-	case r.many != nil:
-		*r.many = append(before, s)
+	case g.many != nil:
+		*g.many = append(before, s)
 	case len(before) == 0:
-		r.one[0] = s
+		g.one[0] = s
 	default:
-		r.many = &[]Subscriber{before[0], s}
-		r.one[0] = nil
+		g.many = &[]Subscriber{before[0], s}
+		g.one[0] = nil
 	}
 }
 
-func (r *room) drop() (left int) {
-	if r.many == nil {
-		r.one[0] = nil
+func (g *group) drop() (left int) {
+	if g.many == nil {
+		g.one[0] = nil
 		return 0
 	}
-	list := *r.many
+	list := *g.many
 	left = len(list) - 1
 	list[left] = nil
 	list = list[:left]
 	if cap(list) > 64 && left < cap(list)/4 {
 		list = append(make([]Subscriber, 0, 2*left), list...)
 	}
-	*r.many = list
+	*g.many = list
 	return left
 }
 
-func (h *Hub) find(m *Message) *room {
+func (h *Hub) find(m *Message) *group {
 	if m.Keyed {
 		return h.keyed[address{m.Channel, m.Pub.Key}]
 	}
-	return h.rooms.Get(m.Channel)
+	return h.groups.Get(m.Channel)
 }
 
-// Remove takes s from its seat, if it has one. It returns whether s was the last one there.
+// Remove takes s from its group, if it is in one. It returns whether s was the last one there.
 func (h *Hub) Remove(s Subscriber) (last bool) {
-	seat := s.Seat()
-	r := seat.room
-	if r == nil {
+	member := s.Membership()
+	g := member.group
+	if g == nil {
 		return false
 	}
-	if seat.base != 0 {
-		h.bases.release(seat)
-		h.bases.sweep(r)
+	if member.base != 0 {
+		h.bases.release(member)
+		h.bases.dropUnused(g)
 	}
-	end, hole := len(r.subs())-1, int(seat.index)
-	if r.sweep != nil {
-		hole = r.sweep.vacate(hole)
+	end, hole := len(g.subs())-1, int(member.index)
+	if g.sweep != nil {
+		hole = g.sweep.vacate(hole)
 	}
 	if hole != end {
-		r.move(end, hole)
+		g.move(end, hole)
 	}
-	*seat = Seat{}
-	if r.key == nil {
-		h.seats--
+	*member = Membership{}
+	if g.key == nil {
+		h.subscribers--
 	}
-	if last = r.drop() == 0; last {
-		h.close(r)
+	if last = g.drop() == 0; last {
+		h.close(g)
 	}
 	return last
 }
 
-func (h *Hub) close(r *room) {
-	if r.key != nil {
-		delete(h.keyed, address{r.channel, *r.key})
+func (h *Hub) close(g *group) {
+	if g.key != nil {
+		delete(h.keyed, address{g.channel, *g.key})
 		return
 	}
-	h.rooms.Remove(r)
-	delete(h.windows, r)
-	h.bases.sweep(r)
-	if w := r.sweep; w != nil && w.place != 0 {
+	h.groups.Remove(g)
+	delete(h.windows, g)
+	h.bases.dropUnused(g)
+	if w := g.sweep; w != nil && w.heapIndex != 0 {
 		h.drop(w)
 	}
 }
 
-func (r *room) move(from, to int) {
-	subs := r.subs()
+func (g *group) move(from, to int) {
+	subs := g.subs()
 	s := subs[from]
 	subs[to] = s
-	s.Seat().index = int32(to)
+	s.Membership().index = int32(to)
 }
 
 // Publish queues m for the subscribers that its channel has by the time of the delivery, and holds it back if the
 // channel has a window.
 func (h *Hub) Publish(m *Message) {
-	r := h.find(m)
-	if r == nil {
+	g := h.find(m)
+	if g == nil {
 		m.done()
 		return
 	}
 	if h.Counter != nil && m.Kind == KindPublication {
 		h.Counter.Taken(m.Channel, m.Pub)
 	}
-	w := r.sweep
+	w := g.sweep
 	if w == nil {
-		w = h.newSweep(r)
+		w = h.newSweep(g)
 	}
 	w.next = append(w.next, m)
 	if m.Kind == KindCheck {
 		w.checks++
 	}
-	if w.place != 0 {
-		h.addHeld(w, m)
+	if w.heapIndex != 0 {
+		h.addWaiting(w, m)
 		return
 	}
 	h.pending++
 }
 
-func (h *Hub) newSweep(r *room) *sweep {
+func (h *Hub) newSweep(g *group) *sweep {
 	var w *sweep
 	if n := len(h.free); n > 0 {
 		w = h.free[n-1]
@@ -279,9 +279,9 @@ func (h *Hub) newSweep(r *room) *sweep {
 	} else {
 		w = new(sweep)
 	}
-	w.room, r.sweep = r, w
+	w.group, g.sweep = g, w
 	if len(h.windows) > 0 {
-		w.window = h.windows[r]
+		w.window = h.windows[g]
 	}
 	h.active = append(h.active, w)
 	return w
@@ -289,18 +289,18 @@ func (h *Hub) newSweep(r *room) *sweep {
 
 // Finish delivers to s all that was published so far. The caller then removes s.
 func (h *Hub) Finish(s Subscriber) {
-	seat := s.Seat()
-	r := seat.room
-	if r == nil || r.sweep == nil {
+	member := s.Membership()
+	g := member.group
+	if g == nil || g.sweep == nil {
 		return
 	}
-	w := r.sweep
+	w := g.sweep
 	var rest Batch
 	add := func(m *Message) {
-		rest.list = append(rest.list, Delivery{Message: m, Held: w.window.Delay, hub: h})
+		rest.list = append(rest.list, Delivery{Message: m, WindowDelay: w.window.Delay, hub: h})
 	}
 	for i := range w.batch.list {
-		if w.awaited(i, int(seat.index)) {
+		if w.awaited(i, int(member.index)) {
 			add(w.batch.list[i].Message)
 		}
 	}
@@ -330,7 +330,7 @@ func (h *Hub) Deliver(budget int) (more bool) {
 	for budget > 0 && len(h.active) > 0 {
 		done := 0
 		for _, w := range h.active {
-			if h.hold(w) {
+			if h.wait(w) {
 				continue
 			}
 			if budget > 0 {
@@ -356,7 +356,7 @@ func (h *Hub) Deliver(budget int) (more bool) {
 }
 
 func (h *Hub) release(w *sweep) {
-	w.room.sweep, w.room = nil, nil
+	w.group.sweep, w.group = nil, nil
 	w.window, w.due, w.checks = Window{}, 0, 0
 	if len(h.free) < keepSweeps && cap(w.next) <= keepNext {
 		h.free = append(h.free, w)
@@ -379,15 +379,15 @@ func (h *Hub) keepFrames(list []encoded) {
 
 // Channels calls f with each channel and the number of its subscribers.
 func (h *Hub) Channels(f func(ch string, subscribers int)) {
-	for r := range h.rooms.All() {
-		f(r.channel, len(r.subs()))
+	for g := range h.groups.All() {
+		f(g.channel, len(g.subs()))
 	}
 }
 
 // SubscribersOf is the number of subscribers of a channel.
 func (h *Hub) SubscribersOf(ch string) int {
-	if r := h.rooms.Get(ch); r != nil {
-		return len(r.subs())
+	if g := h.groups.Get(ch); g != nil {
+		return len(g.subs())
 	}
 	return 0
 }
@@ -396,4 +396,4 @@ func (h *Hub) SubscribersOf(ch string) int {
 func (h *Hub) Delivered() uint64 { return h.delivered }
 
 // Subscribers is the number of subscribers of all channels.
-func (h *Hub) Subscribers() int { return h.seats }
+func (h *Hub) Subscribers() int { return h.subscribers }

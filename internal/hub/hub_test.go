@@ -16,17 +16,17 @@ import (
 // member is a subscriber that checks the order of what it gets: the messages of a
 // channel are numbered from 1.
 type member struct {
-	t     interface{ Fatalf(string, ...any) }
-	seat  hub.Seat
-	since int64 // the latest message when it came
-	last  int64 // the latest that it got
-	gone  bool
+	t          interface{ Fatalf(string, ...any) }
+	membership hub.Membership
+	since      int64 // the latest message when it came
+	last       int64 // the latest that it got
+	gone       bool
 	// then is called by Deliver.
 	then func()
 }
 
-func (s *member) Seat() *hub.Seat            { return &s.seat }
-func (s *member) DeliverAll(*hub.Batch) bool { return false }
+func (s *member) Membership() *hub.Membership { return &s.membership }
+func (s *member) DeliverAll(*hub.Batch) bool  { return false }
 
 func (s *member) Deliver(d *hub.Delivery) {
 	switch {
@@ -320,10 +320,10 @@ func TestPublishAllocBudget(t *testing.T) {
 
 // nobody is a subscriber that does nothing but look.
 type nobody struct {
-	seat hub.Seat
-	held time.Duration // of the latest message
+	membership hub.Membership
+	held       time.Duration // of the latest message
 }
 
-func (s *nobody) Seat() *hub.Seat            { return &s.seat }
-func (s *nobody) DeliverAll(*hub.Batch) bool { return false }
-func (s *nobody) Deliver(d *hub.Delivery)    { s.held = d.Held }
+func (s *nobody) Membership() *hub.Membership { return &s.membership }
+func (s *nobody) DeliverAll(*hub.Batch) bool  { return false }
+func (s *nobody) Deliver(d *hub.Delivery)     { s.held = d.WindowDelay }

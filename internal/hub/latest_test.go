@@ -13,13 +13,13 @@ import (
 
 // latecomer takes the newest publications of a batch, of those that pass; all if it needs all.
 type latecomer struct {
-	seat hub.Seat
-	all  bool
-	only string // the tag of what passes, unless it is empty
-	got  []*hub.Message
+	membership hub.Membership
+	all        bool
+	only       string // the tag of what passes, unless it is empty
+	got        []*hub.Message
 }
 
-func (s *latecomer) Seat() *hub.Seat { return &s.seat }
+func (s *latecomer) Membership() *hub.Membership { return &s.membership }
 
 func (s *latecomer) lets(p *channel.Publication) bool { return s.only == "" || p.Tags["t"] == s.only }
 

@@ -25,16 +25,16 @@ func (p *place) Free(n int) {
 
 // keeper is a subscriber that keeps some messages for good.
 type keeper struct {
-	t      *testing.T
-	seat   hub.Seat
-	places []*place
-	some   int // of so many it keeps one; 0: none
-	got    int
-	kept   []*hub.Message
+	t          *testing.T
+	membership hub.Membership
+	places     []*place
+	some       int // of so many it keeps one; 0: none
+	got        int
+	kept       []*hub.Message
 }
 
-func (k *keeper) Seat() *hub.Seat            { return &k.seat }
-func (k *keeper) DeliverAll(*hub.Batch) bool { return false }
+func (k *keeper) Membership() *hub.Membership { return &k.membership }
+func (k *keeper) DeliverAll(*hub.Batch) bool  { return false }
 func (k *keeper) Deliver(d *hub.Delivery) {
 	k.got++
 	if d.Pub.Offset != uint64(d.ID) {

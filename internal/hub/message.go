@@ -38,9 +38,9 @@ const (
 	Patched
 	// Bare sends the push without the reply around it, for one-way connections.
 	Bare
-	// Marked sends a bookmark behind each publication, with its position alone, for subscribers that recover no other
+	// Bookmarked sends a bookmark behind each publication, with its position alone, for subscribers that recover no other
 	// channel.
-	Marked
+	Bookmarked
 	// Open sends an empty line behind the message: the subscriber sends a bookmark next.
 	Open
 )
@@ -141,9 +141,9 @@ func (m *Message) recycle() {
 // made of it.
 type Delivery struct {
 	*Message
-	// Held is the longest time that a window may have held the message back.
-	Held     time.Duration
-	Filtered int
+	// WindowDelay is the longest time that a window may have held the message back.
+	WindowDelay time.Duration
+	Filtered    int
 
 	since  int64     // when the delivery began
 	hub    *Hub      // nil: the frames belong to the Message
@@ -256,13 +256,13 @@ func (m *Message) encode(a *sendqueue.Arena, f transport.Framer, form Form, base
 			return nil, 0, err
 		}
 		size = len(buf) - f.Headroom()
-		return a.Commit(f.Frame(m.mark(buf, form))), size, nil
+		return a.Commit(f.Frame(m.appendBookmark(buf, form))), size, nil
 	}
 	p := buffers.Get().(*[]byte)
 	buf, err := m.append(headroom((*p)[:0], f), f.Encoding(), form, base)
 	if err == nil {
 		size = len(buf) - f.Headroom()
-		buf = m.mark(buf, form)
+		buf = m.appendBookmark(buf, form)
 		frame = f.Frame(bytes.Clone(buf)) // one exact allocation
 	}
 	if cap(buf) <= keepScratch {
@@ -272,12 +272,12 @@ func (m *Message) encode(a *sendqueue.Arena, f transport.Framer, form Form, base
 	return frame, size, err
 }
 
-// mark appends the line that follows the message in the forms Marked and Open.
-func (m *Message) mark(buf []byte, form Form) []byte {
+// appendBookmark appends the line that follows the message in the forms Bookmarked and Open.
+func (m *Message) appendBookmark(buf []byte, form Form) []byte {
 	switch {
 	case form&Open != 0:
 		return append(buf, '\n')
-	case form&Marked != 0 && m.Kind == KindPublication && m.Pub.Offset > 0:
+	case form&Bookmarked != 0 && m.Kind == KindPublication && m.Pub.Offset > 0:
 		return bookmark.Add(append(buf, "\n"+bookmark.Prefix...), m.Channel, m.Pub.Offset, m.Epoch)
 	}
 	return buf
@@ -349,7 +349,7 @@ func (s *scratch) appendBatch(buf []byte, list []Delivery, e protocol.Encoding, 
 			return nil, 0, err
 		}
 		size += len(buf)
-		buf = list[i].mark(buf, form)
+		buf = list[i].appendBookmark(buf, form)
 	}
 	return buf, size, nil
 }

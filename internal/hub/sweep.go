@@ -2,15 +2,15 @@ package hub
 
 import "runtime/debug"
 
-// sweep is the delivery of a channel's messages. It goes round the room, from the first seat to the last and again, as
+// sweep is the delivery of a channel's messages. It goes round the group, from the first member to the last and again, as
 // long as there are messages. Like a passenger of a bus, a message gets on wherever the sweep is, and off when the sweep
 // is there again. So no subscriber waits for a message for longer than one round, and each gets all messages at once
 // that got on since the sweep passed it last. Subscribers are served in the order of their arrival: the kernel's data of
 // connections that were opened one after the other lies in that order in memory, and with cold caches, sending to a
 // thousand of them takes a tenth less work than in the opposite order.
 type sweep struct {
-	room *room
-	next []*Message // not on yet
+	group *group
+	next  []*Message // not on yet
 	// checks is how many of next are checks, which windows do not count.
 	checks int
 
@@ -22,12 +22,12 @@ type sweep struct {
 	// at is how many subscribers the sweep has reached in this round.
 	at int
 
-	// window is the room's. due is when the window of next ends, 0 if next is empty or not looked at yet. place is the
-	// index in Hub.waiting plus 1, 0 if the sweep does not wait.
-	window Window
-	due    int64
-	place  int
-	weight int // of next, while the sweep waits
+	// window is the group's. due is when the window of next ends, 0 if next is empty or not looked at yet. heapIndex
+	// is the index in Hub.waiting plus 1, 0 if the sweep does not wait.
+	window    Window
+	due       int64
+	heapIndex int
+	weight    int // of next, while the sweep waits
 }
 
 // serve delivers a part of the messages and returns how much of the budget that took. When a subscriber panics, serve
@@ -44,7 +44,7 @@ func (h *Hub) serve(w *sweep, budget int) (n int) {
 	for n < budget && h.board(w) {
 		cost, before := 1+len(w.batch.list)/16, n
 		for ; w.at < w.stop() && n < budget; n += cost {
-			s = w.room.subs()[w.at]
+			s = w.group.subs()[w.at]
 			w.at++
 			deliver(s, &w.batch)
 		}
@@ -66,7 +66,7 @@ func (w *sweep) stop() int {
 	if w.old > 0 {
 		return w.from[0]
 	}
-	return len(w.room.subs())
+	return len(w.group.subs())
 }
 
 func deliver(s Subscriber, b *Batch) {
@@ -97,7 +97,7 @@ func (h *Hub) board(w *sweep) bool {
 		if m.Kind == KindCheck {
 			w.checks--
 		}
-		w.batch.list = append(w.batch.list, Delivery{Message: m, Held: w.window.Delay, since: h.now, hub: h, frames: h.spareFrames()})
+		w.batch.list = append(w.batch.list, Delivery{Message: m, WindowDelay: w.window.Delay, since: h.now, hub: h, frames: h.spareFrames()})
 		w.from = append(w.from, w.at)
 	}
 	w.batch.prepare(w.window.Latest)
@@ -119,10 +119,10 @@ func (h *Hub) alight(w *sweep) {
 	if n > 0 {
 		w.from, w.old = w.from[:copy(w.from, w.from[n:])], w.old-n
 		w.batch.drop(n, h)
-		h.bases.sweep(w.room)
+		h.bases.dropUnused(w.group)
 		h.pending -= n
 	}
-	if w.at == len(w.room.subs()) {
+	if w.at == len(w.group.subs()) {
 		w.at, w.old = 0, len(w.from)
 	}
 }
@@ -142,22 +142,22 @@ func (w *sweep) vacate(hole int) int {
 		return hole
 	}
 	for i := w.old; i < len(w.from); i++ {
-		hole = w.room.shift(&w.from[i], hole)
+		hole = w.group.shift(&w.from[i], hole)
 	}
-	hole = w.room.shift(&w.at, hole)
+	hole = w.group.shift(&w.at, hole)
 	for i := range w.old {
-		hole = w.room.shift(&w.from[i], hole)
+		hole = w.group.shift(&w.from[i], hole)
 	}
 	return hole
 }
 
-func (r *room) shift(border *int, hole int) int {
+func (g *group) shift(border *int, hole int) int {
 	if hole >= *border {
 		return hole
 	}
 	*border--
 	if *border != hole {
-		r.move(*border, hole)
+		g.move(*border, hole)
 	}
 	return *border
 }

@@ -19,8 +19,8 @@ const (
 	// for ever.
 	maxDelay  = time.Minute
 	sizeDelay = time.Second
-	// maxHeld is about how many bytes a hub holds back before windows end early.
-	maxHeld = 16 << 20
+	// maxWaitingBytes is about how many bytes a hub holds back before windows end early.
+	maxWaitingBytes = 16 << 20
 	// messageWeight estimates the bytes of a message without its payload.
 	messageWeight = 256
 	atOnce        = -1
@@ -42,21 +42,21 @@ func (w Window) within() Window {
 // SetWindow sets the window of the channel of s until it is set again or the last subscriber has gone, also for messages
 // that are held back already.
 func (h *Hub) SetWindow(s Subscriber, win Window) {
-	r := s.Seat().room
+	g := s.Membership().group
 	win = win.within()
-	old := h.windows[r]
-	if r == nil || win == old {
+	old := h.windows[g]
+	if g == nil || win == old {
 		return
 	}
 	if win == (Window{}) {
-		delete(h.windows, r)
+		delete(h.windows, g)
 	} else {
 		if h.windows == nil {
-			h.windows = make(map[*room]Window)
+			h.windows = make(map[*group]Window)
 		}
-		h.windows[r] = win
+		h.windows[g] = win
 	}
-	w := r.sweep
+	w := g.sweep
 	if w == nil {
 		return
 	}
@@ -64,11 +64,11 @@ func (h *Hub) SetWindow(s Subscriber, win Window) {
 	if w.due > 0 {
 		w.due += int64(win.Delay - old.Delay)
 	}
-	if w.place != 0 {
-		if w.waits() >= win.Size {
+	if w.heapIndex != 0 {
+		if w.counted() >= win.Size {
 			w.due = atOnce
 		}
-		heap.Fix(&h.waiting, w.place-1)
+		heap.Fix(&h.waiting, w.heapIndex-1)
 	}
 }
 
@@ -77,7 +77,7 @@ func (h *Hub) Advance(now int64) {
 	h.now = now
 	for len(h.waiting) > 0 && h.waiting[0].due <= now {
 		w := h.waiting[0]
-		h.unhold(w)
+		h.endWait(w)
 		w.due = atOnce
 		h.pending += len(w.next)
 		h.active = append(h.active, w)
@@ -99,41 +99,41 @@ func (h *Hub) Flush() {
 	}
 }
 
-// waits does not count checks, which neither open a window nor fill it.
-func (w *sweep) waits() int { return len(w.next) - w.checks }
+// counted does not count checks, which neither open a window nor fill it.
+func (w *sweep) counted() int { return len(w.next) - w.checks }
 
-// hold makes w wait if its window is open and no batch is under way.
-func (h *Hub) hold(w *sweep) bool {
-	if w.window == (Window{}) || w.waits() == 0 || len(w.room.subs()) == 0 {
+// wait makes w wait if its window is open and no batch is under way.
+func (h *Hub) wait(w *sweep) bool {
+	if w.window == (Window{}) || w.counted() == 0 || len(w.group.subs()) == 0 {
 		return false
 	}
 	if w.due == 0 {
 		w.due = h.now + int64(w.window.Delay)
 	}
-	if len(w.batch.list) > 0 || w.due <= h.now || w.waits() >= w.window.Size || h.held >= maxHeld {
+	if len(w.batch.list) > 0 || w.due <= h.now || w.counted() >= w.window.Size || h.waitingBytes >= maxWaitingBytes {
 		return false
 	}
 	h.pending -= len(w.next)
 	for _, m := range w.next {
 		w.weight += m.weight()
 	}
-	h.held += w.weight
+	h.waitingBytes += w.weight
 	heap.Push(&h.waiting, w)
 	return true
 }
 
-func (h *Hub) addHeld(w *sweep, m *Message) {
+func (h *Hub) addWaiting(w *sweep, m *Message) {
 	n := m.weight()
 	w.weight += n
-	h.held += n
-	if w.due != atOnce && (w.waits() >= w.window.Size || h.held > maxHeld) {
+	h.waitingBytes += n
+	if w.due != atOnce && (w.counted() >= w.window.Size || h.waitingBytes > maxWaitingBytes) {
 		w.due = atOnce
-		heap.Fix(&h.waiting, w.place-1)
+		heap.Fix(&h.waiting, w.heapIndex-1)
 	}
 }
 
 func (h *Hub) drop(w *sweep) {
-	h.unhold(w)
+	h.endWait(w)
 	for _, m := range w.next {
 		m.done()
 	}
@@ -142,9 +142,9 @@ func (h *Hub) drop(w *sweep) {
 	h.release(w)
 }
 
-func (h *Hub) unhold(w *sweep) {
-	heap.Remove(&h.waiting, w.place-1)
-	h.held -= w.weight
+func (h *Hub) endWait(w *sweep) {
+	heap.Remove(&h.waiting, w.heapIndex-1)
+	h.waitingBytes -= w.weight
 	w.weight = 0
 }
 
@@ -166,13 +166,13 @@ func (q queue) Len() int           { return len(q) }
 func (q queue) Less(i, j int) bool { return q[i].due < q[j].due }
 func (q queue) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
-	q[i].place, q[j].place = i+1, j+1
+	q[i].heapIndex, q[j].heapIndex = i+1, j+1
 }
 
 func (q *queue) Push(x any) {
 	w := x.(*sweep)
 	*q = append(*q, w)
-	w.place = len(*q)
+	w.heapIndex = len(*q)
 }
 
 func (q *queue) Pop() any {
@@ -180,6 +180,6 @@ func (q *queue) Pop() any {
 	w := (*q)[last]
 	(*q)[last] = nil
 	*q = (*q)[:last]
-	w.place = 0
+	w.heapIndex = 0
 	return w
 }

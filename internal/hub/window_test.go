@@ -261,16 +261,16 @@ func TestWindowBehindCheck(t *testing.T) {
 
 // recorder notes the kinds of what it gets.
 type recorder struct {
-	seat hub.Seat
-	got  string
-	held time.Duration // of the latest message
+	membership hub.Membership
+	got        string
+	held       time.Duration // of the latest message
 }
 
-func (s *recorder) Seat() *hub.Seat            { return &s.seat }
-func (s *recorder) DeliverAll(*hub.Batch) bool { return false }
+func (s *recorder) Membership() *hub.Membership { return &s.membership }
+func (s *recorder) DeliverAll(*hub.Batch) bool  { return false }
 func (s *recorder) Deliver(d *hub.Delivery) {
 	s.got += map[hub.Kind]string{hub.KindPublication: "p", hub.KindCheck: "c"}[d.Kind]
-	s.held = d.Held
+	s.held = d.WindowDelay
 }
 
 // Those whom a batch had not reached yet can all go, and so can everybody: what is

@@ -76,12 +76,12 @@ type Loop struct {
 	next    func() bool // serve
 	turning turning
 
-	mu       sync.Mutex
-	inbox    []item
-	messages int // in the inbox
-	backlog  int // messages that were taken from the inbox and not delivered to all
-	closed   bool
-	room     sync.Cond // publishers may go on, or the loop closed
+	mu         sync.Mutex
+	inbox      []item
+	messages   int // in the inbox
+	backlog    int // messages that were taken from the inbox and not delivered to all
+	closed     bool
+	mayPublish sync.Cond // publishers may go on, or the loop closed
 
 	wake chan struct{}
 	done chan struct{}
@@ -96,7 +96,7 @@ func New() *Loop {
 	}
 	l.hub, l.next = hub.New(&l.pool.Arena), l.serve
 	l.now = l.Clock()
-	l.room.L = &l.mu
+	l.mayPublish.L = &l.mu
 	return l
 }
 
@@ -117,7 +117,7 @@ func (l *Loop) PostMessage(m *hub.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.messages+l.backlog >= maxMessages && !l.closed {
-		l.room.Wait()
+		l.mayPublish.Wait()
 	}
 	if l.add(item{msg: m}) {
 		l.messages++
@@ -162,7 +162,7 @@ func (l *Loop) Dirty(f Flusher) { l.dirty = append(l.dirty, f) }
 func (l *Loop) Close() {
 	l.mu.Lock()
 	l.closed = true
-	l.room.Broadcast()
+	l.mayPublish.Broadcast()
 	l.mu.Unlock()
 	l.signal()
 	<-l.done
@@ -220,7 +220,7 @@ func (l *Loop) relieve() {
 	full := l.messages+l.backlog >= maxMessages
 	l.backlog = pending
 	if full && l.messages+l.backlog < maxMessages {
-		l.room.Broadcast()
+		l.mayPublish.Broadcast()
 	}
 }
 

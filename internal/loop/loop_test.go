@@ -33,15 +33,15 @@ func occupy(l *Loop) (release func()) {
 
 // recorder is a subscriber that calls a function.
 type recorder struct {
-	seat hub.Seat
-	f    func(*hub.Delivery)
+	membership hub.Membership
+	f          func(*hub.Delivery)
 }
 
-func (s *recorder) Seat() *hub.Seat            { return &s.seat }
-func (s *recorder) DeliverAll(*hub.Batch) bool { return false }
-func (s *recorder) Deliver(m *hub.Delivery)    { s.f(m) }
+func (s *recorder) Membership() *hub.Membership { return &s.membership }
+func (s *recorder) DeliverAll(*hub.Batch) bool  { return false }
+func (s *recorder) Deliver(m *hub.Delivery)     { s.f(m) }
 
-// count seats a subscriber in ch that counts what it gets.
+// count adds a subscriber in ch that counts what it gets.
 func count(l *Loop, ch string) *int {
 	n := new(int)
 	l.Post(Func(func() { l.Hub().Add(ch, &recorder{f: func(*hub.Delivery) { *n++ }}) }))
@@ -314,7 +314,7 @@ func TestWindow(t *testing.T) {
 		l := run()
 		logs := make(map[string][]time.Duration)
 		start := time.Now()
-		seat := func(ch string, w hub.Window) {
+		add := func(ch string, w hub.Window) {
 			s := &recorder{f: func(*hub.Delivery) { logs[ch] = append(logs[ch], time.Since(start)) }}
 			l.Post(Func(func() { l.Hub().Add(ch, s); l.Hub().SetWindow(s, w) }))
 		}
@@ -331,8 +331,8 @@ func TestWindow(t *testing.T) {
 			l.PostMessage(&hub.Message{Channel: ch})
 			synctest.Wait()
 		}
-		seat("slow", hub.Window{Delay: delay, Size: 5})
-		seat("plain", hub.Window{})
+		add("slow", hub.Window{Delay: delay, Size: 5})
+		add("plain", hub.Window{})
 		publish("slow")
 		publish("plain")
 		time.Sleep(time.Millisecond)

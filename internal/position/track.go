@@ -72,13 +72,13 @@ func (p *Position) Encode(m *hub.Delivery) hub.Form {
 
 // EncodeFiltered is Encode for a subscriber with a filter, which may lack the publication before: on is the base for
 // Delivery.FrameOn. had reports whether the subscriber of a map got a publication with these tags.
-func (p *Position) EncodeFiltered(m *hub.Delivery, seat *hub.Seat, had func(tags map[string]string) bool) (form hub.Form, on *hub.Base) {
+func (p *Position) EncodeFiltered(m *hub.Delivery, member *hub.Membership, had func(tags map[string]string) bool) (form hub.Form, on *hub.Base) {
 	if p.Form&hub.Escaped == 0 {
 		return p.Form, nil
 	}
 	switch {
 	case !p.Keyed:
-		form, on = m.Resume(seat, p.base)
+		form, on = m.Resume(member, p.base)
 	case m.Prev != nil && had(m.Prev.Tags):
 		form = hub.Patched
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/gyrohq/gyro/transport/bookmark"
 )
 
-// A client that recovers by bookmarks gets the positions of all its subscriptions with hub.Marked behind each message
+// A client that recovers by bookmarks gets the positions of all its subscriptions whose form is hub.Bookmarked behind each message
 // that moves one of them.
 
 // nameInBookmarks makes the bookmarks of the connection name a recoverable channel.
@@ -18,7 +18,7 @@ func (b *Subscription) nameInBookmarks(req *protocol.SubscribeRequest) {
 		b.s.env.Explain(commandRefused, b.channel, errBookmark)
 		return
 	}
-	b.at.Form |= hub.Marked
+	b.at.Form |= hub.Bookmarked
 	if req.Recover { // the position until the stream's own is read
 		b.at.Offset, b.at.Epoch = req.Offset, req.Epoch
 	}
@@ -38,7 +38,7 @@ func bookmarksOnly(subs *channelset.Set[*Subscription], b *Subscription) bool {
 		return true
 	}
 	for other := range subs.All() {
-		if other != b && other.at.Form&hub.Marked != 0 {
+		if other != b && other.at.Form&hub.Bookmarked != 0 {
 			return false
 		}
 	}
@@ -66,7 +66,7 @@ func appendBookmark(message []byte, r *protocol.Reply, subs *channelset.Set[*Sub
 func appendBookmarkLine(dst []byte, subs *channelset.Set[*Subscription]) []byte {
 	dst = append(dst, bookmark.Prefix...)
 	for b := range subs.All() {
-		if at := &b.at; at.Form&hub.Marked != 0 && at.Epoch != "" {
+		if at := &b.at; at.Form&hub.Bookmarked != 0 && at.Epoch != "" {
 			dst = bookmark.Add(dst, b.channel, at.Offset, at.Epoch)
 		}
 	}

@@ -79,7 +79,7 @@ func (b *Subscription) takesBatches() bool {
 		return false
 	case b.at.Form&hub.Escaped != 0: // a patch builds on the message before it
 		return false
-	case b.at.Form&hub.Marked != 0: // a bookmark in the shared frame names this channel alone
+	case b.at.Form&hub.Bookmarked != 0: // a bookmark in the shared frame names this channel alone
 		return bookmarksOnly(&b.s.subs, b)
 	}
 	return true
@@ -107,7 +107,7 @@ func (b *Subscription) bufferMessage(m *hub.Message) {
 // deliverPositioned delivers the successor of the position, and ends the subscription at a gap.
 func (b *Subscription) deliverPositioned(m *hub.Delivery) {
 	p := m.Pub
-	if lag := b.s.cfg.PositionMaxTimeLag; lag > 0 && b.s.env.Now()+int64(b.s.cfg.Clocks.Correction())-p.Time*int64(time.Millisecond) > int64(lag+m.Held) {
+	if lag := b.s.cfg.PositionMaxTimeLag; lag > 0 && b.s.env.Now()+int64(b.s.cfg.Clocks.Correction())-p.Time*int64(time.Millisecond) > int64(lag+m.WindowDelay) {
 		b.insufficientState("", "")
 		return
 	}
@@ -120,7 +120,7 @@ func (b *Subscription) deliverPositioned(m *hub.Delivery) {
 	case !b.terms.Passes(p.Tags):
 		m.Filtered++
 	default:
-		form, on := b.at.EncodeFiltered(m, &b.seat, b.terms.Passed)
+		form, on := b.at.EncodeFiltered(m, &b.membership, b.terms.Passed)
 		b.sendOn(on, m, form)
 	}
 }
@@ -130,8 +130,8 @@ func (b *Subscription) send(m *hub.Delivery, form hub.Form) { b.sendOn(nil, m, f
 // sendOn is send with a base for a patch, or nil.
 func (b *Subscription) sendOn(base *hub.Base, m *hub.Delivery, form hub.Form) {
 	var bookmark []byte
-	if form&hub.Marked != 0 && !bookmarksOnly(&b.s.subs, b) {
-		form &^= hub.Marked
+	if form&hub.Bookmarked != 0 && !bookmarksOnly(&b.s.subs, b) {
+		form &^= hub.Bookmarked
 		var open hub.Form
 		bookmark, open = frameBookmark(&b.s.env.Pool().Arena, &b.s.subs, b.s.via)
 		form |= open

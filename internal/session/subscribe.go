@@ -84,11 +84,11 @@ func (t subState) waiting() subState {
 // Subscription is one channel of one session, and the hub's subscriber. There are very many, so fields that few use are
 // in terms, and those for the time before the reply in setup.
 type Subscription struct {
-	s       *Session
-	next    *Subscription // in the session's list
-	seat    hub.Seat
-	channel string
-	at      position.Position
+	s          *Session
+	next       *Subscription // in the session's list
+	membership hub.Membership
+	channel    string
+	at         position.Position
 
 	terms *terms // never nil
 	setup *setup // nil once the subscription is live
@@ -126,8 +126,8 @@ func (b *Subscription) Channel() string { return b.channel }
 // Next implements channelset.Item.
 func (b *Subscription) Next() **Subscription { return &b.next }
 
-// Seat implements hub.Subscriber.
-func (b *Subscription) Seat() *hub.Seat { return &b.seat }
+// Membership implements hub.Subscriber.
+func (b *Subscription) Membership() *hub.Membership { return &b.membership }
 
 // established: the client is subscribed. b may be nil.
 func (b *Subscription) established() bool { return b != nil && b.state == subLive }
@@ -303,7 +303,7 @@ func (b *Subscription) accept(o *channel.SubscribeOptions, feed channel.Feed, re
 	return nil
 }
 
-// establish seats the subscription in the hub, so that it buffers.
+// establish starts buffering and adds the subscription to the hub.
 func (b *Subscription) establish(req *protocol.SubscribeRequest) *effect.AttachItem {
 	s, o, strategy := b.s, b.setup.opts, recovery.For(b.setup.opts)
 	item := &b.setup.item
@@ -327,7 +327,7 @@ func (b *Subscription) establish(req *protocol.SubscribeRequest) *effect.AttachI
 	if o.Poll != nil {
 		b.trackKeys(o.Poll)
 	}
-	if ch := b.seat.Channel(); ch != "" {
+	if ch := b.membership.Channel(); ch != "" {
 		b.channel, item.Channel = ch, ch // all subscriptions share the hub's text
 	}
 	return item

@@ -17,11 +17,11 @@ import (
 
 // listener is a client that gets frames and does not send them.
 type listener struct {
-	seat hub.Seat
-	got  int
+	membership hub.Membership
+	got        int
 }
 
-func (l *listener) Seat() *hub.Seat                  { return &l.seat }
+func (l *listener) Membership() *hub.Membership      { return &l.membership }
 func (l *listener) Deliver(*hub.Delivery)            {}
 func (l *listener) DeliverAll(*hub.Batch) bool       { return false }
 func (l *listener) Reset()                           {}

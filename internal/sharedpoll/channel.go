@@ -308,7 +308,7 @@ func (c *Channel) Publish(epoch string, v channel.KeyValue) bool {
 func (c *Channel) Notify(keys []string) (tracked int) {
 	c.mu.Lock()
 	for _, key := range keys {
-		if e := c.state.keys[key]; e != nil && e.rooms > 0 {
+		if e := c.state.keys[key]; e != nil && e.loopCount > 0 {
 			tracked++
 			c.state.note(e)
 		}

@@ -43,11 +43,11 @@ type Keys struct {
 
 // tracker is a key that a client tracks. There are very many of them.
 type tracker struct {
-	keys    *Keys
-	seat    hub.Seat
-	version uint64
-	expires uint32 // Unix seconds; 0: never
-	full    bool   // the client has got a value on this connection
+	keys       *Keys
+	membership hub.Membership
+	version    uint64
+	expires    uint32 // Unix seconds; 0: never
+	full       bool   // the client has got a value on this connection
 }
 
 // NewKeys returns no keys yet, in a channel that they hold until End.
@@ -148,10 +148,10 @@ func (k *Keys) fits(req *protocol.SubRefreshRequest, n int) bool {
 	return n <= most
 }
 
-// Result is the answer to a command; its items are valid until the next use of room.
+// Result is the answer to a command; its items are valid until the next use.
 type Result struct {
 	protocol.SubRefreshResult
-	room hub.Results
+	results hub.Results
 }
 
 // Take does a command that the application has allowed. now is in ns. expireAt has for each batch the Unix seconds when
@@ -172,7 +172,7 @@ func (k *Keys) Take(req *protocol.SubRefreshRequest, expireAt []int64, now int64
 			k.drop(key, t)
 		}
 	}
-	wants := k.seat(req, gone, expireAt)
+	wants := k.track(req, gone, expireAt)
 	for i := range req.Track {
 		if at := expireAt[i]; at > 0 {
 			ttl := uint32(max(beat.TTL(now, at), 1))
@@ -189,8 +189,8 @@ func (k *Keys) Take(req *protocol.SubRefreshRequest, expireAt []int64, now int64
 	return nil
 }
 
-// seat makes trackers of the keys of a request that are not gone. If batches have the same key, the last one counts.
-func (k *Keys) seat(req *protocol.SubRefreshRequest, gone map[string]bool, expireAt []int64) []want {
+// track makes trackers of the keys of a request that are not gone. If batches have the same key, the last one counts.
+func (k *Keys) track(req *protocol.SubRefreshRequest, gone map[string]bool, expireAt []int64) []want {
 	var wants []want
 	index := make(map[string]int)
 	for i, b := range req.Track {
@@ -242,11 +242,11 @@ func (k *Keys) items(wants []want, budget int, e protocol.Encoding, r *Result) {
 		t.version, t.full = v.Version, true
 		pubs = append(pubs, v)
 	}
-	r.Items = r.room.Whole(pubs, k.form&hub.Escaped, e)
+	r.Items = r.results.Whole(pubs, k.form&hub.Escaped, e)
 }
 
 // LeftOut is how many values the result lacks, because they do not fit the client's JSON.
-func (r *Result) LeftOut() int { return r.room.LeftOut }
+func (r *Result) LeftOut() int { return r.results.LeftOut }
 
 // overhead estimates what a value in a reply takes besides key and data, in bytes.
 const overhead = 64
@@ -254,7 +254,7 @@ const overhead = 64
 // Reset drops the items of a result.
 func (r *Result) Reset() {
 	r.SubRefreshResult = protocol.SubRefreshResult{}
-	r.room.Reset()
+	r.results.Reset()
 }
 
 // Expire drops the keys whose time is over. k may be nil.
@@ -290,8 +290,8 @@ func (k *Keys) drop(key string, t *tracker) {
 	}
 }
 
-// Seat implements hub.Subscriber.
-func (t *tracker) Seat() *hub.Seat { return &t.seat }
+// Membership implements hub.Subscriber.
+func (t *tracker) Membership() *hub.Membership { return &t.membership }
 
 // Owner returns the subscription that is blamed for a panic.
 func (t *tracker) Owner() hub.Subscriber { return t.keys.owner }
@@ -303,7 +303,7 @@ func (t *tracker) DeliverAll(*hub.Batch) bool { return false }
 func (t *tracker) Deliver(d *hub.Delivery) {
 	k, p := t.keys, d.Pub
 	switch {
-	case t.seat == (hub.Seat{}): // it has ended by a message before
+	case t.membership == (hub.Membership{}): // it has ended by a message before
 		return
 	case !k.Current(d.Message):
 		k.owner.Reset()

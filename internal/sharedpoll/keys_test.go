@@ -18,13 +18,13 @@ import (
 
 // probe is a subscription that notes what it gets.
 type probe struct {
-	t     *testing.T
-	place Place
-	keys  *Keys
-	seat  hub.Seat
-	got   []string
-	asked int
-	inbox []*hub.Message
+	t          *testing.T
+	place      Place
+	keys       *Keys
+	membership hub.Membership
+	got        []string
+	asked      int
+	inbox      []*hub.Message
 }
 
 // probing runs a test with a subscription. Values keep their version as their data.
@@ -54,10 +54,10 @@ func probing(t *testing.T, opts channel.SharedPoll, f func(p *probe)) {
 	})
 }
 
-func (p *probe) Seat() *hub.Seat            { return &p.seat }
-func (p *probe) DeliverAll(*hub.Batch) bool { return false }
-func (p *probe) Deliver(*hub.Delivery)      {}
-func (p *probe) Reset()                     { p.got = append(p.got, "reset") }
+func (p *probe) Membership() *hub.Membership { return &p.membership }
+func (p *probe) DeliverAll(*hub.Batch) bool  { return false }
+func (p *probe) Deliver(*hub.Delivery)       {}
+func (p *probe) Reset()                      { p.got = append(p.got, "reset") }
 func (p *probe) Send(d *hub.Delivery, form hub.Form) {
 	text := fmt.Sprintf("%s@%d", d.Pub.Key, d.Pub.Version)
 	if d.Pub.Removed {

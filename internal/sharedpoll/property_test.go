@@ -247,14 +247,14 @@ func (w *sim) turn(budget int) {
 
 // simClient is a client as the SDK makes one.
 type simClient struct {
-	w       *sim
-	loop    *simLoop
-	seat    hub.Seat
-	keys    *Keys // nil unless subscribed
-	offline bool
-	epoch   string
-	tracked map[string]uint64
-	data    map[string]string
+	w          *sim
+	loop       *simLoop
+	membership hub.Membership
+	keys       *Keys // nil unless subscribed
+	offline    bool
+	epoch      string
+	tracked    map[string]uint64
+	data       map[string]string
 }
 
 func (c *simClient) act() {
@@ -353,8 +353,8 @@ func valid(data string, version uint64) bool {
 	return err == nil && v == version
 }
 
-func (c *simClient) Seat() *hub.Seat            { return &c.seat }
-func (c *simClient) DeliverAll(*hub.Batch) bool { return false }
+func (c *simClient) Membership() *hub.Membership { return &c.membership }
+func (c *simClient) DeliverAll(*hub.Batch) bool  { return false }
 func (c *simClient) Deliver(d *hub.Delivery) {
 	if !c.keys.Current(d.Message) {
 		c.Reset()

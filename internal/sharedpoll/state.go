@@ -17,8 +17,8 @@ var seed = maphash.MakeSeed()
 type entry struct {
 	key string
 	// loops with trackers, by place, and how many loops that are.
-	loops uint64
-	rooms int32
+	loops     uint64
+	loopCount int32
 	// index in state.live; -1 if no client tracks the key.
 	index int32
 	// version of the newest value; 0 if none is known. hash is the hash of its data.
@@ -69,11 +69,11 @@ func (s *state) add(key string, loop int) *entry {
 		e = &entry{key: key, index: -1}
 		s.keys[key] = e
 	}
-	if e.rooms == 0 {
+	if e.loopCount == 0 {
 		e.index = int32(len(s.live))
 		s.live = append(s.live, e)
 	}
-	e.rooms++
+	e.loopCount++
 	e.loops |= bit(loop)
 	return e
 }
@@ -81,13 +81,13 @@ func (s *state) add(key string, loop int) *entry {
 // remove undoes an add at the time now, in ns. With more than 64 loops, one may get the changes in vain.
 func (s *state) remove(key string, loop, loops int, now int64) {
 	e := s.keys[key]
-	if e == nil || e.rooms == 0 {
+	if e == nil || e.loopCount == 0 {
 		return
 	}
 	if loops <= places {
 		e.loops &^= bit(loop)
 	}
-	if e.rooms--; e.rooms > 0 {
+	if e.loopCount--; e.loopCount > 0 {
 		return
 	}
 	last := len(s.live) - 1
@@ -102,7 +102,7 @@ func (s *state) remove(key string, loop, loops int, now int64) {
 func (s *state) sweep(since int64) {
 	n := 0
 	for ; n < len(s.idle) && s.idle[n].at <= since; n++ {
-		if e := s.idle[n].entry; e.rooms == 0 && s.keys[e.key] == e {
+		if e := s.idle[n].entry; e.loopCount == 0 && s.keys[e.key] == e {
 			delete(s.keys, e.key)
 		}
 	}
@@ -142,7 +142,7 @@ func (s *state) note(e *entry) {
 func (s *state) hurryNoted() (found bool) {
 	for _, e := range s.noted {
 		e.noted = false
-		if e.rooms > 0 {
+		if e.loopCount > 0 {
 			found = true
 			e.again = e.asking
 			s.hurry(e)
@@ -163,7 +163,7 @@ func (s *state) ask(entries []*entry) *request {
 	r := &request{generation: s.generation}
 	for _, e := range entries {
 		e.urgent = false
-		if e.rooms == 0 || e.asking {
+		if e.loopCount == 0 || e.asking {
 			continue
 		}
 		e.asking, e.before = true, e.version
@@ -228,7 +228,7 @@ func (s *state) done(r *request) {
 	for _, e := range r.entries {
 		e.asking = false
 		// A tracker that came meanwhile needs the value, which the application may have left out.
-		if (e.wanted && !e.whole || e.again) && e.rooms > 0 {
+		if (e.wanted && !e.whole || e.again) && e.loopCount > 0 {
 			s.hurry(e)
 		}
 		e.again = false
@@ -286,7 +286,7 @@ func (s *state) publish(v *value, epoch string) (o outcome) {
 	e := s.keys[v.Key]
 	s.enter(&o, epoch, s.generation)
 	switch {
-	case e == nil || e.rooms == 0:
+	case e == nil || e.loopCount == 0:
 	case v.bad != nil:
 		o.refuse(v.Key, v.bad)
 	case v.Version <= e.version:
@@ -327,7 +327,7 @@ func (s *state) set(o *outcome, e *entry, v *value) {
 	if s.opts.KeepLatest {
 		e.value = pub
 	}
-	if e.rooms > 0 {
+	if e.loopCount > 0 {
 		o.changes = append(o.changes, c)
 	}
 }
@@ -348,7 +348,7 @@ func (s *state) before(e *entry, v *value) *channel.Publication {
 func (s *state) vanish(o *outcome, e *entry) {
 	o.removed++
 	e.version, e.hash, e.value, e.wanted = 0, 0, nil, false
-	if e.rooms > 0 {
+	if e.loopCount > 0 {
 		o.changes = append(o.changes, change{pub: &channel.Publication{Key: e.key, Removed: true}, loops: e.loops})
 	}
 }

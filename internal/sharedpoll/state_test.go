@@ -75,7 +75,7 @@ func TestLoops(t *testing.T) {
 	s.add("a", 1)
 	s.add("b", 2)
 	s.remove("a", 0, 3, 1)
-	if e.loops != bit(1) || e.rooms != 1 || len(s.live) != 2 {
+	if e.loops != bit(1) || e.loopCount != 1 || len(s.live) != 2 {
 		t.Errorf("%+v, %d live keys", e, len(s.live))
 	}
 	s.remove("a", 1, 3, 2)
