@@ -81,22 +81,22 @@ type Cluster struct {
 	clock                                           clock
 	toConfirm                                       chan struct{} // wakes runConfirm
 
-	mu        sync.Mutex
-	registry  registry
-	surveys   map[uint64]*survey
-	shares    map[string]*share // by the node that commands of clients are passed on to
-	orders    map[uint64]*order // by ID of the command
-	lastID    uint64            // of surveys and commands
-	owed      int               // number of commands that are kept for silent nodes
-	owedBytes int               // their size
-	reminding map[string]bool   // nodes that get them now
-	done      doneBefore
-	confirm   map[string][]*control.Confirmed // by node, not sent yet
-	started   bool
-	left      bool
-	closed    bool
-	silent    bool      // the last sign of life could not be sent
-	warned    time.Time // when a message that was not understood was logged last
+	mu               sync.Mutex
+	registry         registry
+	surveys          map[uint64]*survey
+	slots            map[string]*nodeSlots      // by the node that commands of clients are passed on to
+	commands         map[uint64]*pendingCommand // by ID of the command
+	lastID           uint64                     // of surveys and commands
+	undelivered      int                        // number of commands that are kept for silent nodes
+	undeliveredBytes int                        // their size
+	redelivering     map[string]bool            // nodes that get them now
+	done             doneBefore
+	confirm          map[string][]*control.Confirmed // by node, not sent yet
+	started          bool
+	left             bool
+	closed           bool
+	unheard          bool      // the last sign of life could not be sent
+	warned           time.Time // when a message that was not understood was logged last
 }
 
 // New returns a cluster that knows no other node.
@@ -105,10 +105,10 @@ func New(cfg Config) *Cluster {
 		cfg: cfg, log: cfg.Logger,
 		greet:  make(chan string, maxGreetings),
 		asking: make(chan struct{}, maxAsking), answering: make(chan struct{}, maxAnswering),
-		shares: make(map[string]*share), relaying: make(chan struct{}, maxRelaying), emulating: make(chan struct{}, maxEmulating),
+		slots: make(map[string]*nodeSlots), relaying: make(chan struct{}, maxRelaying), emulating: make(chan struct{}, maxEmulating),
 		telling: make(chan struct{}, maxTelling), toConfirm: make(chan struct{}, 1),
-		registry: newRegistry(), surveys: make(map[uint64]*survey), orders: make(map[uint64]*order),
-		reminding: make(map[string]bool), confirm: make(map[string][]*control.Confirmed),
+		registry: newRegistry(), surveys: make(map[uint64]*survey), commands: make(map[uint64]*pendingCommand),
+		redelivering: make(map[string]bool), confirm: make(map[string][]*control.Confirmed),
 	}
 	c.clock.now()
 	c.ctx, c.end = context.WithCancel(context.Background())
@@ -179,8 +179,8 @@ func (c *Cluster) ping() {
 		return
 	}
 	c.mu.Lock()
-	was := c.silent
-	c.silent = err != nil
+	was := c.unheard
+	c.unheard = err != nil
 	c.mu.Unlock()
 	switch {
 	case err != nil && !was:
@@ -209,9 +209,9 @@ func (c *Cluster) describe() *control.Node {
 func (c *Cluster) clean(now time.Time) {
 	c.mu.Lock()
 	lost := c.registry.expire(now)
-	for _, o := range c.orders {
-		if o.owed && now.Sub(o.at) > forgetAfter {
-			c.forgive(o)
+	for _, o := range c.commands {
+		if o.undelivered && now.Sub(o.at) > forgetAfter {
+			c.discard(o)
 		}
 	}
 	c.mu.Unlock()
@@ -249,7 +249,7 @@ func (c *Cluster) publish(ctx context.Context, to string, cmd *control.Command) 
 	}
 	if errors.Is(err, broker.ErrNoReceiver) {
 		c.mu.Lock()
-		c.registry.miss(to, time.Now())
+		c.registry.noReceiver(to, time.Now())
 		c.mu.Unlock()
 	}
 	return fmt.Errorf("gyro: control message: %w", err)
@@ -280,7 +280,7 @@ func (c *Cluster) receive(data []byte) {
 	}
 	c.mu.Lock()
 	c.registry.hear(time.Now())
-	c.registry.met(cmd.UID)
+	c.registry.hasReceiver(cmd.UID)
 	c.mu.Unlock()
 }
 
@@ -309,8 +309,8 @@ func (c *Cluster) alive(uid string, n *control.Node) {
 	c.mu.Lock()
 	unknown := c.registry.put(n, time.Now())
 	greet := unknown && !c.left
-	if c.owed > 0 {
-		c.remind(uid)
+	if c.undelivered > 0 {
+		c.redeliver(uid)
 	}
 	c.mu.Unlock()
 	if unknown {
@@ -340,9 +340,9 @@ func (c *Cluster) compare(uid string, n *control.Node) {
 func (c *Cluster) gone(uid string) {
 	c.mu.Lock()
 	left := c.registry.remove(uid, time.Now())
-	c.excuse(uid)
-	for _, o := range c.orders {
-		c.strike(o, uid)
+	c.removeFromSurveys(uid)
+	for _, o := range c.commands {
+		c.removeWaiting(o, uid)
 	}
 	c.mu.Unlock()
 	if left != nil {

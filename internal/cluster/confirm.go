@@ -96,8 +96,8 @@ func (c *Cluster) confirmed(uid string, m *control.Confirmation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, cmd := range m.Commands {
-		if o := c.orders[cmd.ID]; o != nil {
-			c.strike(o, uid)
+		if o := c.commands[cmd.ID]; o != nil {
+			c.removeWaiting(o, uid)
 		}
 	}
 }

@@ -83,8 +83,8 @@ func (r *registry) silent(e *entry, now time.Time) bool {
 	return e.absent || r.silence(e, now) > silentAfter
 }
 
-// miss notes that no process receives messages for a node: it has ended, or has no connection to the engine.
-func (r *registry) miss(uid string, now time.Time) {
+// noReceiver notes that no process receives messages for a node: it has ended, or has no connection to the engine.
+func (r *registry) noReceiver(uid string, now time.Time) {
 	switch e := r.nodes[uid]; {
 	case e == nil:
 	case e.missed.IsZero():
@@ -94,7 +94,7 @@ func (r *registry) miss(uid string, now time.Time) {
 	}
 }
 
-func (r *registry) met(uid string) {
+func (r *registry) hasReceiver(uid string) {
 	if e := r.nodes[uid]; e != nil {
 		e.missed, e.absent = time.Time{}, false
 	}

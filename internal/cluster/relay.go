@@ -24,7 +24,7 @@ func (c *Cluster) Relay(ctx context.Context, to, session string, data []byte) er
 	if to == "" {
 		return fmt.Errorf("%w: %q", ErrUnknownNode, to)
 	}
-	leave, err := c.enterShare(ctx, to)
+	leave, err := c.acquireSlot(ctx, to)
 	if err != nil {
 		return err
 	}
@@ -40,23 +40,23 @@ func (c *Cluster) Relay(ctx context.Context, to, session string, data []byte) er
 	return nil
 }
 
-// share is the room for requests to one node, while there are requests.
-type share struct {
-	room chan struct{}
-	uses int
+// nodeSlots bound the requests to one node, while there are requests.
+type nodeSlots struct {
+	slots chan struct{}
+	uses  int
 }
 
-// enterShare waits for room among the requests to a node, at most Timeout.
-func (c *Cluster) enterShare(ctx context.Context, to string) (leave func(), err error) {
+// acquireSlot waits for room among the requests to a node, at most Timeout.
+func (c *Cluster) acquireSlot(ctx context.Context, to string) (leave func(), err error) {
 	c.mu.Lock()
 	if _, known := c.registry.nodes[to]; !known {
 		c.mu.Unlock()
 		return func() {}, nil // survey returns the error
 	}
-	s := c.shares[to]
+	s := c.slots[to]
 	if s == nil {
-		s = &share{room: make(chan struct{}, maxRelayingTo)}
-		c.shares[to] = s
+		s = &nodeSlots{slots: make(chan struct{}, maxRelayingTo)}
+		c.slots[to] = s
 	}
 	s.uses++
 	c.mu.Unlock()
@@ -64,15 +64,15 @@ func (c *Cluster) enterShare(ctx context.Context, to string) (leave func(), err 
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if s.uses--; s.uses == 0 {
-			delete(c.shares, to)
+			delete(c.slots, to)
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
 	select {
-	case s.room <- struct{}{}:
-		return func() { <-s.room; drop() }, nil
+	case s.slots <- struct{}{}:
+		return func() { <-s.slots; drop() }, nil
 	case <-ctx.Done():
 		drop()
 		return nil, fmt.Errorf("gyro: the commands waited for %d others to node %s: %w", maxRelayingTo, to, ctx.Err())

@@ -72,7 +72,7 @@ func (s *survey) finish(err error) {
 	}
 }
 
-func (s *survey) excuse(uid string) {
+func (s *survey) removeNode(uid string) {
 	delete(s.waiting, uid)
 	if len(s.waiting) == 0 {
 		s.finish(nil)
@@ -87,7 +87,7 @@ func (c *Cluster) Survey(ctx context.Context, op string, data []byte, to string)
 }
 
 // survey waits for room among the surveys of its kind.
-func (c *Cluster) survey(ctx context.Context, room chan struct{}, op string, data []byte, to string) (map[string]Answer, error) {
+func (c *Cluster) survey(ctx context.Context, slots chan struct{}, op string, data []byte, to string) (map[string]Answer, error) {
 	if len(data) > MaxData {
 		return nil, fmt.Errorf("gyro: data of survey %q has %d bytes, which is more than %d", op, len(data), MaxData)
 	}
@@ -99,10 +99,10 @@ func (c *Cluster) survey(ctx context.Context, room chan struct{}, op string, dat
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)()
 	select {
-	case room <- struct{}{}:
-		defer func() { <-room }()
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("gyro: survey %q waited for %d others: %w", op, cap(room), ctx.Err())
+		return nil, fmt.Errorf("gyro: survey %q waited for %d others: %w", op, cap(slots), ctx.Err())
 	}
 	id, s, err := c.open(to)
 	if err != nil {
@@ -148,13 +148,13 @@ func (c *Cluster) await(ctx context.Context, s *survey) {
 		case <-ticker.C:
 		}
 		c.mu.Lock()
-		heard := c.heard(s.waiting)
+		missing := c.notSilent(s.waiting)
 		c.mu.Unlock()
-		if len(heard) <= maxSingle && (looks <= firstLooks || looks%maxLooks == 0) {
-			c.probe(ctx, heard)
+		if len(missing) <= maxSingle && (looks <= firstLooks || looks%maxLooks == 0) {
+			c.probe(ctx, missing)
 		}
 		c.mu.Lock()
-		if _, own := s.waiting[c.cfg.UID]; !own && len(c.heard(s.waiting)) == 0 {
+		if _, own := s.waiting[c.cfg.UID]; !own && len(c.notSilent(s.waiting)) == 0 {
 			s.finish(errSilent)
 		}
 		c.mu.Unlock()
@@ -242,14 +242,14 @@ func (c *Cluster) collect(from string, r *control.SurveyResponse) {
 		return
 	}
 	s.answers[from] = Answer{Code: r.Code, Data: r.Data}
-	s.excuse(from)
+	s.removeNode(from)
 }
 
-// excuse takes a node that is gone off all surveys. The lock is held.
-func (c *Cluster) excuse(uid string) {
+// removeFromSurveys removes a node that is gone from all surveys. The lock is held.
+func (c *Cluster) removeFromSurveys(uid string) {
 	for _, s := range c.surveys {
 		if _, ok := s.waiting[uid]; ok {
-			s.excuse(uid)
+			s.removeNode(uid)
 		}
 	}
 }
@@ -274,11 +274,11 @@ func (c *Cluster) outcome(ctx context.Context, op string, s *survey) (map[string
 }
 
 func (c *Cluster) answer(from string, req *control.SurveyRequest) {
-	room := c.answering
+	slots := c.answering
 	if req.Op == opEmulation {
-		room = c.emulating
+		slots = c.emulating
 	}
-	if !c.admit(room, from, req.Op) {
+	if !c.admit(slots, from, req.Op) {
 		return
 	}
 	ask := func(ctx context.Context) Answer { return c.ask(ctx, from, req.Op, req.Data) }
@@ -287,7 +287,7 @@ func (c *Cluster) answer(from string, req *control.SurveyRequest) {
 	}
 	go func() {
 		defer c.work.Done()
-		defer func() { <-room }()
+		defer func() { <-slots }()
 		timeout := Timeout
 		if req.Timeout > 0 {
 			timeout = min(time.Duration(req.Timeout)*time.Millisecond, maxSurvey)
@@ -299,18 +299,18 @@ func (c *Cluster) answer(from string, req *control.SurveyRequest) {
 }
 
 // admit finds room for a survey of another node, and adds it to the work.
-func (c *Cluster) admit(room chan struct{}, from, op string) bool {
+func (c *Cluster) admit(slots chan struct{}, from, op string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return false
 	}
 	select {
-	case room <- struct{}{}:
+	case slots <- struct{}{}:
 		c.work.Add(1)
 		return true
 	default:
-		c.log.Warn("survey is not answered: too many at a time", "op", op, "node", from, "limit", cap(room))
+		c.log.Warn("survey is not answered: too many at a time", "op", op, "node", from, "limit", cap(slots))
 		return false
 	}
 }

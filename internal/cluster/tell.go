@@ -36,28 +36,28 @@ const (
 	// maxSingle is the most nodes that get a message one by one, so that the engine can say of each whether it receives
 	// any. More get one message for all.
 	maxSingle = 64
-	// maxOwed and maxOwedBytes bound the commands that are kept for silent nodes.
-	maxOwed      = 1024
-	maxOwedBytes = 16 << 20
-	// A node that is back gets its commands after lastPause, then after pauses that double up to lastReminder, until it
+	// maxUndelivered and maxUndeliveredBytes bound the commands that are kept for silent nodes.
+	maxUndelivered      = 1024
+	maxUndeliveredBytes = 16 << 20
+	// A node that is back gets its commands after lastPause, then after pauses that double up to lastRedelivery, until it
 	// has confirmed them.
-	lastReminder = 8 * time.Second
+	lastRedelivery = 8 * time.Second
 )
 
-// order is a command that other nodes have to confirm. The cluster's lock guards waiting and owed.
-type order struct {
+// pendingCommand is a command that other nodes have to confirm. The cluster's lock guards waiting and undelivered.
+type pendingCommand struct {
 	cmd     *control.Command
 	size    int
 	at      time.Time
 	waiting map[string]struct{} // nodes that have not confirmed
 	done    chan struct{}       // closed when waiting is empty
-	// few gets an element when no more nodes wait than were silent when the command was given.
-	few    chan struct{}
-	silent int
-	owed   bool // the caller was answered; silent nodes must still get the order
+	// fewWaiting gets an element when no more nodes wait than were silent when the command was given.
+	fewWaiting  chan struct{}
+	silent      int
+	undelivered bool // the caller was answered; silent nodes must still get the command
 }
 
-func (o *order) strike(uid string) {
+func (o *pendingCommand) removeNode(uid string) {
 	if _, ok := o.waiting[uid]; !ok {
 		return
 	}
@@ -66,7 +66,7 @@ func (o *order) strike(uid string) {
 		close(o.done)
 	case o.silent:
 		select {
-		case o.few <- struct{}{}:
+		case o.fewWaiting <- struct{}{}:
 		default:
 		}
 	}
@@ -92,14 +92,14 @@ func (c *Cluster) Tell(ctx context.Context, cmd *control.Command) error {
 	case <-ctx.Done():
 		return fmt.Errorf("gyro: command waited for %d others: %w", maxTelling, ctx.Err())
 	}
-	o, err := c.openOrder(cmd)
+	o, err := c.beginCommand(cmd)
 	if err != nil {
 		return err
 	}
-	return c.closeOrder(o, c.insist(ctx, o))
+	return c.endCommand(o, c.sendUntilConfirmed(ctx, o))
 }
 
-func (c *Cluster) openOrder(cmd *control.Command) (*order, error) {
+func (c *Cluster) beginCommand(cmd *control.Command) (*pendingCommand, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
@@ -108,8 +108,8 @@ func (c *Cluster) openOrder(cmd *control.Command) (*order, error) {
 	c.lastID++
 	cmd.UID, cmd.ID = c.cfg.UID, c.lastID
 	now := time.Now()
-	o := &order{
-		cmd: cmd, size: cmd.SizeProto(), at: now, waiting: make(map[string]struct{}), done: make(chan struct{}), few: make(chan struct{}, 1),
+	o := &pendingCommand{
+		cmd: cmd, size: cmd.SizeProto(), at: now, waiting: make(map[string]struct{}), done: make(chan struct{}), fewWaiting: make(chan struct{}, 1),
 	}
 	if o.size > maxCommand {
 		return nil, tooLong(o.size)
@@ -122,13 +122,13 @@ func (c *Cluster) openOrder(cmd *control.Command) (*order, error) {
 			}
 		}
 	}
-	c.orders[cmd.ID] = o
+	c.commands[cmd.ID] = o
 	c.work.Add(1)
 	return o, nil
 }
 
-// insist sends a command until all nodes but silent ones have confirmed it.
-func (c *Cluster) insist(ctx context.Context, o *order) error {
+// sendUntilConfirmed sends a command until all nodes but silent ones have confirmed it.
+func (c *Cluster) sendUntilConfirmed(ctx context.Context, o *pendingCommand) error {
 	deadline, _ := ctx.Deadline()
 	limit := o.at.Add(validFor) // until the engine has taken the first message
 	if deadline.Before(limit) {
@@ -153,14 +153,14 @@ func (c *Cluster) insist(ctx context.Context, o *order) error {
 }
 
 // settled waits for that, no longer than d.
-func (c *Cluster) settled(ctx context.Context, o *order, d time.Duration) bool {
+func (c *Cluster) settled(ctx context.Context, o *pendingCommand, d time.Duration) bool {
 	pause := time.NewTimer(d)
 	defer pause.Stop()
 	for {
 		select {
 		case <-o.done:
 			return true
-		case <-o.few:
+		case <-o.fewWaiting:
 			if c.silentOnly(o) {
 				return true
 			}
@@ -174,7 +174,7 @@ func (c *Cluster) settled(ctx context.Context, o *order, d time.Duration) bool {
 
 // send sends a command the first time to all, then to the nodes that have not confirmed. No known node does a copy later
 // than limit.
-func (c *Cluster) send(ctx context.Context, o *order, limit time.Time, first bool) error {
+func (c *Cluster) send(ctx context.Context, o *pendingCommand, limit time.Time, first bool) error {
 	now := time.Now()
 	if sooner := now.Add(validFor); sooner.Before(limit) {
 		limit = sooner
@@ -211,25 +211,25 @@ func (c *Cluster) send(ctx context.Context, o *order, limit time.Time, first boo
 	return nil
 }
 
-func (c *Cluster) silentOnly(o *order) bool {
+func (c *Cluster) silentOnly(o *pendingCommand) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.heard(o.waiting)) == 0
+	return len(c.notSilent(o.waiting)) == 0
 }
 
-// heard returns the nodes among uids that are not silent. The lock is held.
-func (c *Cluster) heard(uids map[string]struct{}) (heard []string) {
+// notSilent returns the nodes among uids that are not silent. The lock is held.
+func (c *Cluster) notSilent(uids map[string]struct{}) (list []string) {
 	now := time.Now()
 	for uid := range uids {
 		if e := c.registry.nodes[uid]; e != nil && !c.registry.silent(e, now) {
-			heard = append(heard, uid)
+			list = append(list, uid)
 		}
 	}
-	return heard
+	return list
 }
 
 // unconfirmed is the error for the caller.
-func (c *Cluster) unconfirmed(o *order, sent bool, err error) error {
+func (c *Cluster) unconfirmed(o *pendingCommand, sent bool, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -252,50 +252,50 @@ func (c *Cluster) names(uids map[string]struct{}) string {
 	return strings.Join(names, ", ")
 }
 
-// closeOrder ends a command, or keeps it for silent nodes.
-func (c *Cluster) closeOrder(o *order, err error) error {
+// endCommand ends a command, or keeps it for silent nodes.
+func (c *Cluster) endCommand(o *pendingCommand, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.work.Done()
 	if err != nil || len(o.waiting) == 0 {
-		delete(c.orders, o.cmd.ID)
+		delete(c.commands, o.cmd.ID)
 		return err
 	}
-	if c.owed >= maxOwed || c.owedBytes+o.size > maxOwedBytes {
-		delete(c.orders, o.cmd.ID)
-		return fmt.Errorf("%w of node %s, which is silent; %d commands are kept for silent nodes, and no more", ErrNoAnswer, c.names(o.waiting), c.owed)
+	if c.undelivered >= maxUndelivered || c.undeliveredBytes+o.size > maxUndeliveredBytes {
+		delete(c.commands, o.cmd.ID)
+		return fmt.Errorf("%w of node %s, which is silent; %d commands are kept for silent nodes, and no more", ErrNoAnswer, c.names(o.waiting), c.undelivered)
 	}
-	o.owed = true
-	c.owed++
-	c.owedBytes += o.size
+	o.undelivered = true
+	c.undelivered++
+	c.undeliveredBytes += o.size
 	c.log.Warn("nodes are silent and will be told of a command when they are back", "nodes", c.names(o.waiting), "for_ms", forgetAfter.Milliseconds())
-	for _, uid := range c.heard(o.waiting) { // nodes that came back just now
-		c.remind(uid)
+	for _, uid := range c.notSilent(o.waiting) { // nodes that came back just now
+		c.redeliver(uid)
 	}
 	return nil
 }
 
-func (c *Cluster) strike(o *order, uid string) {
-	o.strike(uid)
-	if o.owed && len(o.waiting) == 0 {
-		c.forgive(o)
+func (c *Cluster) removeWaiting(o *pendingCommand, uid string) {
+	o.removeNode(uid)
+	if o.undelivered && len(o.waiting) == 0 {
+		c.discard(o)
 	}
 }
 
-func (c *Cluster) forgive(o *order) {
-	delete(c.orders, o.cmd.ID)
-	c.owed--
-	c.owedBytes -= o.size
+func (c *Cluster) discard(o *pendingCommand) {
+	delete(c.commands, o.cmd.ID)
+	c.undelivered--
+	c.undeliveredBytes -= o.size
 }
 
-// remind sends a node that is back the commands that it missed, in the background. The lock is held.
-func (c *Cluster) remind(uid string) {
-	if c.closed || c.reminding[uid] {
+// redeliver sends a node that is back the commands that it missed, in the background. The lock is held.
+func (c *Cluster) redeliver(uid string) {
+	if c.closed || c.redelivering[uid] {
 		return
 	}
-	c.reminding[uid] = true
+	c.redelivering[uid] = true
 	c.work.Go(func() {
-		for pause := lastPause; c.remindOnce(uid); pause = min(2*pause, lastReminder) {
+		for pause := lastPause; c.redeliverOnce(uid); pause = min(2*pause, lastRedelivery) {
 			select {
 			case <-time.After(pause):
 			case <-c.ctx.Done():
@@ -304,33 +304,33 @@ func (c *Cluster) remind(uid string) {
 	})
 }
 
-// remindOnce returns false if there are none, or the node is silent again; then another remind may begin.
-func (c *Cluster) remindOnce(uid string) bool {
+// redeliverOnce returns false if there are none, or the node is silent again; then another redeliver may begin.
+func (c *Cluster) redeliverOnce(uid string) bool {
 	c.mu.Lock()
-	var missed []*order
+	var missed []*pendingCommand
 	if e := c.registry.nodes[uid]; e != nil && !c.registry.silent(e, time.Now()) {
-		for _, o := range c.orders {
-			if _, ok := o.waiting[uid]; ok && o.owed {
+		for _, o := range c.commands {
+			if _, ok := o.waiting[uid]; ok && o.undelivered {
 				missed = append(missed, o)
 			}
 		}
 	}
 	if len(missed) == 0 || c.closed {
-		delete(c.reminding, uid)
+		delete(c.redelivering, uid)
 		c.mu.Unlock()
 		return false
 	}
 	c.mu.Unlock()
-	slices.SortFunc(missed, func(a, b *order) int { return cmp.Compare(a.cmd.ID, b.cmd.ID) })
+	slices.SortFunc(missed, func(a, b *pendingCommand) int { return cmp.Compare(a.cmd.ID, b.cmd.ID) })
 	for _, o := range missed {
-		if c.sendOwed(o, uid) != nil {
+		if c.sendUndelivered(o, uid) != nil {
 			break // and try again after the pause
 		}
 	}
 	return true
 }
 
-func (c *Cluster) sendOwed(o *order, uid string) error {
+func (c *Cluster) sendUndelivered(o *pendingCommand, uid string) error {
 	ctx, cancel := context.WithTimeout(c.ctx, validFor)
 	defer cancel()
 	cmd := *o.cmd

@@ -403,8 +403,8 @@ func TestTellANodeThatIsCutOff(t *testing.T) {
 			toldLater(t, b, "u", tt.away)
 			time.Sleep(2 * time.Minute)
 			synctest.Wait()
-			if len(a.orders) != 0 || a.owed != 0 || a.owedBytes != 0 {
-				t.Errorf("%+v: %d commands are kept, %d of %d bytes owed", tt, len(a.orders), a.owed, a.owedBytes)
+			if len(a.commands) != 0 || a.undelivered != 0 || a.undeliveredBytes != 0 {
+				t.Errorf("%+v: %d commands are kept, %d of %d bytes undelivered", tt, len(a.commands), a.undelivered, a.undeliveredBytes)
 			}
 			time.Sleep(tt.away)
 		})
@@ -594,7 +594,7 @@ func TestOwedIsBounded(t *testing.T) {
 		synctest.Wait()
 		b.engine.Cut(true)
 		time.Sleep(silentAfter + time.Second)
-		for range maxOwed {
+		for range maxUndelivered {
 			if err := a.Tell(t.Context(), disconnect("u")); err != nil {
 				t.Fatal(err)
 			}
@@ -605,10 +605,10 @@ func TestOwedIsBounded(t *testing.T) {
 		b.engine.Cut(false)
 		time.Sleep(pingInterval)
 		synctest.Wait()
-		if n := len(b.applied); n != maxOwed || a.owed != 0 || a.owedBytes != 0 || len(a.orders) != 0 {
-			t.Errorf("b did %d commands, %d are kept, %d of %d bytes owed", n, len(a.orders), a.owed, a.owedBytes)
+		if n := len(b.applied); n != maxUndelivered || a.undelivered != 0 || a.undeliveredBytes != 0 || len(a.commands) != 0 {
+			t.Errorf("b did %d commands, %d are kept, %d of %d bytes undelivered", n, len(a.commands), a.undelivered, a.undeliveredBytes)
 		}
-		big := &control.Command{Refresh: &control.Refresh{Info: make([]byte, maxOwedBytes)}}
+		big := &control.Command{Refresh: &control.Refresh{Info: make([]byte, maxUndeliveredBytes)}}
 		b.engine.Cut(true)
 		time.Sleep(silentAfter + time.Second)
 		if err := a.Tell(t.Context(), big); !errors.Is(err, ErrNoAnswer) {
