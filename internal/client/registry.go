@@ -75,7 +75,7 @@ func New(cfg Config) *Registry {
 	r.parting, r.endParting = context.WithCancel(context.Background())
 	for i, own := range cfg.Loops {
 		l := &Loop{Loop: own, clients: r, Index: i, users: make(map[string][]*Client), ring: cfg.Flight.Loop(i)}
-		l.scratch.Place = sharedpoll.Place{Hub: l.Hub(), Loop: i, Table: cfg.Polls}
+		l.scratch.Polls = sharedpoll.Loop{Hub: l.Hub(), Index: i, Table: cfg.Polls}
 		l.refusals = r.recorder(l.ring)
 		l.work = workGroup{Loop: l.Loop, Concurrency: cfg.Concurrency, Workers: &r.workers}
 		l.OnPanic = l.panicked

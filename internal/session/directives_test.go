@@ -571,7 +571,7 @@ func newPolls(e *fakeEnv) *sharedpoll.Table {
 			e.hub.Deliver(math.MaxInt)
 		},
 	})
-	e.scratch.Place = sharedpoll.Place{Hub: e.hub, Table: t}
+	e.scratch.Polls = sharedpoll.Loop{Hub: e.hub, Table: t}
 	return t
 }
 

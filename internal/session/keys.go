@@ -14,7 +14,7 @@ import (
 
 func (b *Subscription) trackKeys(poll *channel.SharedPoll) {
 	t := *b.terms
-	t.Keys = sharedpoll.NewKeys(&b.s.env.Scratch().Place, b, b.channel, poll)
+	t.Keys = sharedpoll.NewKeys(&b.s.env.Scratch().Polls, b, b.channel, poll)
 	b.terms = t.Shared()
 }
 

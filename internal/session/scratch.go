@@ -17,8 +17,8 @@ type Scratch struct {
 	pages      recovery.PageCache
 	// setup of a former subscription, for the next one.
 	setup *setup
-	// Place is set by the owner of the sessions.
-	Place sharedpoll.Place
+	// Polls has the keys that the clients of the loop track. The owner of the sessions sets it.
+	Polls sharedpoll.Loop
 }
 
 type subscribeResult struct {

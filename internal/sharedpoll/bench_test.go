@@ -55,23 +55,23 @@ func BenchmarkCycle(b *testing.B) {
 		}
 		return a, nil
 	}}
-	place := &Place{Hub: hub.New(new(sendqueue.Arena)), Table: table}
+	on := &Loop{Hub: hub.New(new(sendqueue.Arena)), Table: table}
 	turn := func() {
 		mu.Lock()
 		list := inbox
 		inbox = nil
 		mu.Unlock()
 		for _, m := range list {
-			place.Hub.Publish(m)
+			on.Hub.Publish(m)
 		}
-		for place.Hub.Deliver(512) {
+		for on.Hub.Deliver(512) {
 		}
 	}
 	var all []*Keys
 	owners := make([]listener, clients)
 	var names []string
 	for i := range owners {
-		all = append(all, NewKeys(place, &owners[i], name, opts))
+		all = append(all, NewKeys(on, &owners[i], name, opts))
 		for k := range each {
 			names = append(names, fmt.Sprintf("article-%d-%d", i, k))
 		}

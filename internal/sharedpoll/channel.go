@@ -81,14 +81,14 @@ func (c *Channel) Untrack(loop int, key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.state.remove(key, loop, c.table.loops, now)
-	c.sweep(now)
+	c.forgetIdle(now)
 	c.plan()
 }
 
-// sweep forgets keys that no client has tracked for a while. The lock is held.
-func (c *Channel) sweep(now int64) {
+// forgetIdle forgets keys that no client has tracked for a while. The lock is held.
+func (c *Channel) forgetIdle(now int64) {
 	linger := max(cmp.Or(c.state.opts.Linger, channel.DefaultPollLinger), 0)
-	c.state.sweep(now - int64(linger))
+	c.state.forgetIdle(now - int64(linger))
 }
 
 func (c *Channel) batchSize() int {
@@ -157,7 +157,7 @@ func (c *Channel) step() {
 	now := time.Now()
 	y := &c.cycle
 	if y.batches == 0 {
-		c.sweep(now.UnixNano())
+		c.forgetIdle(now.UnixNano())
 		if len(c.state.live) == 0 {
 			c.timer = nil
 			return

@@ -11,10 +11,10 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 )
 
-// Place is the loop of trackers, and the hub that they belong to.
-type Place struct {
+// Loop has trackers.
+type Loop struct {
 	Hub   *hub.Hub
-	Loop  int
+	Index int
 	Table *Table
 }
 
@@ -28,7 +28,7 @@ type Owner interface {
 // Keys are the keys of one shared poll channel that one client tracks. They send it the newest values. Only the client's
 // loop uses them.
 type Keys struct {
-	place   *Place
+	loop    *Loop
 	owner   Owner
 	name    string
 	opts    *channel.SharedPoll
@@ -51,8 +51,8 @@ type tracker struct {
 }
 
 // NewKeys returns no keys yet, in a channel that they hold until End.
-func NewKeys(place *Place, owner Owner, ch string, opts *channel.SharedPoll) *Keys {
-	k := &Keys{place: place, owner: owner, name: ch, opts: opts, channel: place.Table.Acquire(ch, opts)}
+func NewKeys(loop *Loop, owner Owner, ch string, opts *channel.SharedPoll) *Keys {
+	k := &Keys{loop: loop, owner: owner, name: ch, opts: opts, channel: loop.Table.Acquire(ch, opts)}
 	return k
 }
 
@@ -71,7 +71,7 @@ func (k *Keys) End() {
 	for key, t := range k.keys {
 		k.drop(key, t)
 	}
-	k.place.Table.Release(k.channel)
+	k.loop.Table.Release(k.channel)
 	k.channel = nil
 }
 
@@ -184,7 +184,7 @@ func (k *Keys) Take(req *protocol.SubRefreshRequest, expireAt []int64, now int64
 	if len(wants) == 0 {
 		return nil
 	}
-	k.channel.Track(k.place.Loop, wants)
+	k.channel.Track(k.loop.Index, wants)
 	k.items(wants, budget, e, r)
 	return nil
 }
@@ -211,7 +211,7 @@ func (k *Keys) track(req *protocol.SubRefreshRequest, gone map[string]bool, expi
 					k.keys = make(map[string]*tracker)
 				}
 				k.keys[it.Key] = t
-				wants[at].New = k.place.Hub.AddKey(k.name, it.Key, t)
+				wants[at].New = k.loop.Hub.AddKey(k.name, it.Key, t)
 			}
 			if it.Version != t.version {
 				t.full = false // the client has it from elsewhere
@@ -235,7 +235,7 @@ func (k *Keys) items(wants []want, budget int, e protocol.Encoding, r *Result) {
 			continue
 		}
 		if budget -= len(v.Data) + len(v.Key) + overhead; budget < 0 && len(pubs) > 0 {
-			k.place.Hub.Publish(&hub.Message{Channel: k.name, Keyed: true, Round: k.generation, Pub: v})
+			k.loop.Hub.Publish(&hub.Message{Channel: k.name, Keyed: true, Round: k.generation, Pub: v})
 			continue
 		}
 		t := k.keys[v.Key]
@@ -285,8 +285,8 @@ func (k *Keys) Len() int { return len(k.keys) }
 
 func (k *Keys) drop(key string, t *tracker) {
 	delete(k.keys, key)
-	if k.place.Hub.Remove(t) {
-		k.channel.Untrack(k.place.Loop, key)
+	if k.loop.Hub.Remove(t) {
+		k.channel.Untrack(k.loop.Index, key)
 	}
 }
 

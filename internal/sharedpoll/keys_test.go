@@ -19,7 +19,7 @@ import (
 // probe is a subscription that notes what it gets.
 type probe struct {
 	t          *testing.T
-	place      Place
+	on         Loop
 	keys       *Keys
 	membership hub.Membership
 	got        []string
@@ -44,13 +44,13 @@ func probing(t *testing.T, opts channel.SharedPoll, f func(p *probe)) {
 			Post:  func(_ int, m *hub.Message) { p.inbox = append(p.inbox, m) },
 		})
 		defer table.Close()
-		p.place = Place{Hub: hub.New(new(sendqueue.Arena)), Table: table}
-		p.place.Hub.Add(name, p)
-		p.keys = NewKeys(&p.place, p, name, &opts)
+		p.on = Loop{Hub: hub.New(new(sendqueue.Arena)), Table: table}
+		p.on.Hub.Add(name, p)
+		p.keys = NewKeys(&p.on, p, name, &opts)
 		p.keys.Begin(hub.Escaped)
 		f(p)
 		p.keys.End()
-		p.place.Hub.Remove(p)
+		p.on.Hub.Remove(p)
 	})
 }
 
@@ -98,7 +98,7 @@ func (p *probe) take(req *protocol.SubRefreshRequest, budget int, expireAt ...in
 
 // publish has the node know a value of a key.
 func (p *probe) publish(key string, version uint64) {
-	p.place.Table.Find(name).Publish("", channel.KeyValue{Key: key, Version: version, Data: []byte(strings.Repeat("x", 100) + fmt.Sprint(version))})
+	p.on.Table.Find(name).Publish("", channel.KeyValue{Key: key, Version: version, Data: []byte(strings.Repeat("x", 100) + fmt.Sprint(version))})
 }
 
 // want compares what the client has got.
@@ -106,10 +106,10 @@ func (p *probe) want(what, want string) {
 	p.t.Helper()
 	synctest.Wait()
 	for _, m := range p.inbox {
-		p.place.Hub.Publish(m)
+		p.on.Hub.Publish(m)
 	}
 	p.inbox = nil
-	p.place.Hub.Deliver(1 << 20)
+	p.on.Hub.Deliver(1 << 20)
 	if got := strings.Join(p.got, ", "); got != want {
 		p.t.Errorf("%s: got %q, want %q", what, got, want)
 	}
@@ -145,7 +145,7 @@ func TestDifferences(t *testing.T) {
 		p.want("it says that it has that", "")
 		p.publish("a", 12)
 		p.want("and has not got it on this connection", "a@12")
-		p.place.Hub.Publish(&hub.Message{Channel: name, Keyed: true, Pub: &channel.Publication{Key: "a", Version: 14}, Prev: &channel.Publication{Version: 13}})
+		p.on.Hub.Publish(&hub.Message{Channel: name, Keyed: true, Pub: &channel.Publication{Key: "a", Version: 14}, Prev: &channel.Publication{Version: 13}})
 		p.want("it does not have the one before", "a@14")
 	})
 }
@@ -181,10 +181,10 @@ func TestBudget(t *testing.T) {
 func TestOtherVersions(t *testing.T) {
 	probing(t, channel.SharedPoll{}, func(p *probe) {
 		p.take(trackRequest(batch(1, "a")), 1000)
-		p.place.Hub.Publish(&hub.Message{Channel: name, Keyed: true, Round: 7, Pub: &channel.Publication{Key: "a", Version: 9}})
+		p.on.Hub.Publish(&hub.Message{Channel: name, Keyed: true, Round: 7, Pub: &channel.Publication{Key: "a", Version: 9}})
 		p.want("another generation", "reset")
-		p.place.Hub.Publish(&hub.Message{Channel: name, Keyed: true, Pub: &channel.Publication{Key: "a", Removed: true}})
-		p.place.Hub.Publish(&hub.Message{Channel: name, Keyed: true, Pub: &channel.Publication{Key: "a", Version: 9}})
+		p.on.Hub.Publish(&hub.Message{Channel: name, Keyed: true, Pub: &channel.Publication{Key: "a", Removed: true}})
+		p.on.Hub.Publish(&hub.Message{Channel: name, Keyed: true, Pub: &channel.Publication{Key: "a", Version: 9}})
 		p.want("removed", "a removed")
 		if p.keys.Len() != 0 {
 			t.Error("the key is tracked")
@@ -217,7 +217,7 @@ func TestExpire(t *testing.T) {
 		if r, _ := p.take(trackRequest(batch(1, "d")), 1000); r.Expires {
 			t.Error("a key expires that has no time")
 		}
-		if channels, keys := p.place.Table.Size(); channels != 1 || keys != 1 {
+		if channels, keys := p.on.Table.Size(); channels != 1 || keys != 1 {
 			t.Errorf("%d channels, %d keys", channels, keys)
 		}
 	})

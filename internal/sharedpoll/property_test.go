@@ -71,7 +71,7 @@ type content struct {
 }
 
 type simLoop struct {
-	place Place
+	on    Loop
 	mu    sync.Mutex
 	inbox []*hub.Message
 }
@@ -103,7 +103,7 @@ func newSim(t *testing.T, seed uint64) *sim {
 		},
 	})
 	for i := range 3 {
-		w.loops = append(w.loops, &simLoop{place: Place{Hub: hub.New(new(sendqueue.Arena)), Loop: i, Table: w.table}})
+		w.loops = append(w.loops, &simLoop{on: Loop{Hub: hub.New(new(sendqueue.Arena)), Index: i, Table: w.table}})
 	}
 	return w
 }
@@ -239,9 +239,9 @@ func (w *sim) turn(budget int) {
 		l.inbox = nil
 		l.mu.Unlock()
 		for _, m := range inbox {
-			l.place.Hub.Publish(m)
+			l.on.Hub.Publish(m)
 		}
-		l.place.Hub.Deliver(budget)
+		l.on.Hub.Deliver(budget)
 	}
 }
 
@@ -282,7 +282,7 @@ func (c *simClient) act() {
 func (c *simClient) leave() {
 	if c.keys != nil {
 		c.keys.End()
-		c.loop.place.Hub.Remove(c)
+		c.loop.on.Hub.Remove(c)
 		c.keys = nil
 	}
 }
@@ -291,8 +291,8 @@ func (c *simClient) resubscribe() {
 	if c.keys != nil || c.offline {
 		return
 	}
-	c.loop.place.Hub.Add(name, c)
-	c.keys = NewKeys(&c.loop.place, c, name, c.w.opts)
+	c.loop.on.Hub.Add(name, c)
+	c.keys = NewKeys(&c.loop.on, c, name, c.w.opts)
 	epoch := c.keys.Begin(hub.Escaped)
 	if c.epoch != "" && c.epoch != epoch {
 		for key := range c.tracked {

@@ -16,7 +16,7 @@ var seed = maphash.MakeSeed()
 // entry is a key that some client tracks, or did until a moment ago.
 type entry struct {
 	key string
-	// loops with trackers, by place, and how many loops that are.
+	// loops with trackers, by bit, and how many loops that are.
 	loops     uint64
 	loopCount int32
 	// index in state.live; -1 if no client tracks the key.
@@ -58,10 +58,10 @@ type idle struct {
 	at    int64
 }
 
-// places is how many loops have a place of their own in entry.loops.
-const places = 64
+// maxLoops is how many loops have a bit of their own in entry.loops.
+const maxLoops = 64
 
-func bit(loop int) uint64 { return 1 << (uint(loop) % places) }
+func bit(loop int) uint64 { return 1 << (uint(loop) % maxLoops) }
 
 func (s *state) add(key string, loop int) *entry {
 	e := s.keys[key]
@@ -84,7 +84,7 @@ func (s *state) remove(key string, loop, loops int, now int64) {
 	if e == nil || e.loopCount == 0 {
 		return
 	}
-	if loops <= places {
+	if loops <= maxLoops {
 		e.loops &^= bit(loop)
 	}
 	if e.loopCount--; e.loopCount > 0 {
@@ -99,7 +99,7 @@ func (s *state) remove(key string, loop, loops int, now int64) {
 	s.idle = append(s.idle, idle{e, now})
 }
 
-func (s *state) sweep(since int64) {
+func (s *state) forgetIdle(since int64) {
 	n := 0
 	for ; n < len(s.idle) && s.idle[n].at <= since; n++ {
 		if e := s.idle[n].entry; e.loopCount == 0 && s.keys[e.key] == e {

@@ -60,10 +60,10 @@ func TestListsWithoutTrackers(t *testing.T) {
 	if s.done(r); len(s.urgent) != 0 {
 		t.Errorf("%d urgent keys", len(s.urgent))
 	}
-	if s.sweep(4); s.keys["a"] == nil {
+	if s.forgetIdle(4); s.keys["a"] == nil {
 		t.Error("forgotten too early")
 	}
-	if s.sweep(5); s.keys["a"] != nil || len(s.idle) != 0 {
+	if s.forgetIdle(5); s.keys["a"] != nil || len(s.idle) != 0 {
 		t.Error("not forgotten in time")
 	}
 }
@@ -83,7 +83,7 @@ func TestLoops(t *testing.T) {
 		t.Errorf("%+v of %d live keys", s.live[0], len(s.live))
 	}
 	s.add("a", 2)
-	if s.sweep(9); s.keys["a"] != e {
+	if s.forgetIdle(9); s.keys["a"] != e {
 		t.Error("a key that is tracked again is forgotten")
 	}
 }
