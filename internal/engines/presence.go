@@ -43,8 +43,8 @@ type presenceManager struct {
 
 	mu      sync.Mutex
 	entries map[presenceKey]*presenceEntry
-	lists   [numStates]list.List // of entries that are not held
-	held    int                  // entries
+	lists   [numStates]list.List // of entries that are not locked
+	locked  int                  // entries
 	workers int
 	waiting bool          // a worker waits for the first entry to confirm
 	wake    chan struct{} // wakes it
@@ -71,12 +71,12 @@ type presenceEntry struct {
 	presenceKey
 	user string
 	// info is the presence that the newest call added; nil if it removed the client.
-	info    *channel.ClientInfo
-	state   presenceState
-	due     time.Time // if confirming
-	version int       // counts the calls
-	element *list.Element
-	free    chan struct{} // not nil while a worker or caller holds the entry; closed when it is free
+	info     *channel.ClientInfo
+	state    presenceState
+	due      time.Time // if confirming
+	version  int       // counts the calls
+	element  *list.Element
+	unlocked chan struct{} // not nil while a worker or caller has locked the entry; closed when it is unlocked
 }
 
 // outage counts removals since they began to fail.
@@ -96,7 +96,7 @@ func newPresenceManager(p broker.PresenceManager, log *slog.Logger) *presenceMan
 
 func (m *presenceManager) Add(ctx context.Context, ch string, info *channel.ClientInfo) error {
 	k := presenceKey{ch, info.Client}
-	e, err := m.hold(ctx, k)
+	e, err := m.acquire(ctx, k)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (m *presenceManager) Add(ctx context.Context, ch string, info *channel.Clie
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	defer m.over()
+	defer m.outageEnds()
 	switch {
 	case e == nil:
 		m.insert(&presenceEntry{presenceKey: k, state: doubtful})
@@ -126,7 +126,7 @@ func (m *presenceManager) Add(ctx context.Context, ch string, info *channel.Clie
 // Remove implements broker.PresenceManager. It returns nil if the client is removed, or will be as soon as possible.
 func (m *presenceManager) Remove(ctx context.Context, ch, client, user string) error {
 	k := presenceKey{ch, client}
-	if m.hand(k, user) {
+	if m.leaveToWorkers(k, user) {
 		return nil
 	}
 	err := m.PresenceManager.Remove(ctx, ch, client, user)
@@ -152,12 +152,12 @@ func (m *presenceManager) Remove(ctx context.Context, ch, client, user string) e
 		m.move(e, failed)
 		e.user = user
 	}
-	m.begun(e, err)
+	m.outageBegins(e, err)
 	return nil
 }
 
-// hand leaves a removal to the workers if they have work with the client already.
-func (m *presenceManager) hand(k presenceKey, user string) bool {
+// leaveToWorkers leaves a removal to the workers if they have work with the client already.
+func (m *presenceManager) leaveToWorkers(k presenceKey, user string) bool {
 	if m.number.Load() == 0 {
 		return false
 	}
@@ -168,16 +168,16 @@ func (m *presenceManager) hand(k presenceKey, user string) bool {
 		return false
 	}
 	e.user, e.info, e.version = user, nil, e.version+1
-	if e.free != nil {
-		e.state = failed // the holder looks at it in the end
+	if e.unlocked != nil {
+		e.state = failed // who has locked it looks at it in the end
 		return true
 	}
 	m.move(e, failed)
 	return true
 }
 
-// hold keeps the workers from an entry until release or remove. It returns nil if there is no entry.
-func (m *presenceManager) hold(ctx context.Context, k presenceKey) (*presenceEntry, error) {
+// acquire locks an entry for the caller until release or remove. It returns nil if there is no entry.
+func (m *presenceManager) acquire(ctx context.Context, k presenceKey) (*presenceEntry, error) {
 	for m.number.Load() > 0 {
 		m.mu.Lock()
 		e := m.entries[k]
@@ -185,9 +185,9 @@ func (m *presenceManager) hold(ctx context.Context, k presenceKey) (*presenceEnt
 			m.mu.Unlock()
 			break
 		}
-		free := e.free
+		free := e.unlocked
 		if free == nil {
-			m.take(e)
+			m.lock(e)
 		}
 		m.mu.Unlock()
 		if free == nil {
@@ -202,7 +202,7 @@ func (m *presenceManager) hold(ctx context.Context, k presenceKey) (*presenceEnt
 	return nil, nil
 }
 
-func (m *presenceManager) begun(e *presenceEntry, err error) {
+func (m *presenceManager) outageBegins(e *presenceEntry, err error) {
 	if !m.outage.since.IsZero() {
 		return
 	}
@@ -210,9 +210,9 @@ func (m *presenceManager) begun(e *presenceEntry, err error) {
 	m.log.Warn("presence cannot be removed, and is tried again until it can", "channel", e.channel, "client", e.client, "error", err)
 }
 
-func (m *presenceManager) over() {
+func (m *presenceManager) outageEnds() {
 	o := m.outage
-	if o.since.IsZero() || m.lists[failed].Len()+m.held > 0 {
+	if o.since.IsZero() || m.lists[failed].Len()+m.locked > 0 {
 		return
 	}
 	m.outage = outage{}

@@ -28,18 +28,18 @@ func (m *presenceManager) insert(e *presenceEntry) bool {
 	return true
 }
 
-// remove forgets an entry, held or not.
+// remove forgets an entry, locked or not.
 func (m *presenceManager) remove(e *presenceEntry) {
 	m.unlist(e)
 	delete(m.entries, e.presenceKey)
 	m.number.Store(int64(len(m.entries)))
-	m.loose(e)
+	m.unlock(e)
 	if m.closing && len(m.entries) == 0 {
 		signal(m.empty)
 	}
 }
 
-// move puts an entry that is not held at the end of the list of a state.
+// move puts an entry that is not locked at the end of the list of a state.
 func (m *presenceManager) move(e *presenceEntry, s presenceState) {
 	m.unlist(e)
 	e.state, e.element = s, m.lists[s].PushBack(e)
@@ -49,7 +49,7 @@ func (m *presenceManager) move(e *presenceEntry, s presenceState) {
 	case confirming:
 		e.due = time.Now().Add(confirmAfter)
 	}
-	m.rouse()
+	m.startWorker()
 }
 
 func (m *presenceManager) unlist(e *presenceEntry) {
@@ -59,29 +59,28 @@ func (m *presenceManager) unlist(e *presenceEntry) {
 	}
 }
 
-// take holds an entry that is free.
-func (m *presenceManager) take(e *presenceEntry) {
+func (m *presenceManager) lock(e *presenceEntry) {
 	m.unlist(e)
-	e.free = make(chan struct{})
-	m.held++
+	e.unlocked = make(chan struct{})
+	m.locked++
 }
 
-// loose wakes the callers that wait for an entry, if it is held.
-func (m *presenceManager) loose(e *presenceEntry) {
-	if e.free != nil {
-		close(e.free)
-		e.free = nil
-		m.held--
+// unlock wakes the callers that wait for an entry, if it is locked.
+func (m *presenceManager) unlock(e *presenceEntry) {
+	if e.unlocked != nil {
+		close(e.unlocked)
+		e.unlocked = nil
+		m.locked--
 	}
 }
 
-// release ends take, with a new state.
+// release unlocks an entry, with a new state.
 func (m *presenceManager) release(e *presenceEntry, s presenceState) {
-	m.loose(e)
+	m.unlock(e)
 	m.move(e, s)
 }
 
-func (m *presenceManager) rouse() {
+func (m *presenceManager) startWorker() {
 	if m.workers < maxWorkers && m.ctx.Err() == nil {
 		m.workers++
 		m.work.Go(m.run)
@@ -130,9 +129,9 @@ func (m *presenceManager) next() (e *presenceEntry, wait time.Duration) {
 		return nil, wait
 	}
 	e = first.Value.(*presenceEntry)
-	m.take(e)
+	m.lock(e)
 	if m.lists[confirming].Len()+m.lists[failed].Len() > 0 {
-		m.rouse()
+		m.startWorker()
 	}
 	return e, 0
 }
@@ -163,7 +162,7 @@ func (m *presenceManager) repeat(e *presenceEntry) bool {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	defer m.over()
+	defer m.outageEnds()
 	switch {
 	case err != nil, e.version != version:
 		m.release(e, failed)
