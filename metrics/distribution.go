@@ -19,14 +19,14 @@ type distribution struct {
 	count   uint64
 	sum     float64
 	classic []uint64      // by the bounds of the shape; the last one counts the values above all bounds
-	native  *places       // instead of classic
+	native  *buckets      // instead of classic
 	recent  *[ages]recent // for the quantiles; nil: none
 }
 
-// places count values in exponential buckets: place n has the values up to 2^(n/8+lowest), the first place all lesser
+// buckets count values in exponential buckets: bucket n has the values up to 2^(n/8+lowest), the first bucket all lesser
 // ones, too, and the last one all greater ones. The growth factor, 1.09, is the factor of native histograms of schema 3,
-// so the middle of a place differs from its values by 4.5% at most.
-type places [(highest-lowest)*perOctave + 1]uint64
+// so the middle of a bucket differs from its values by 4.5% at most.
+type buckets [(highest-lowest)*perOctave + 1]uint64
 
 const (
 	perOctave = 8
@@ -37,8 +37,8 @@ const (
 
 // recent counts the values of one part of the last ten minutes. The next part replaces the oldest.
 type recent struct {
-	part   int64 // its number since the counting began
-	places places
+	part    int64 // its number since the counting began
+	buckets buckets
 }
 
 const (
@@ -46,7 +46,7 @@ const (
 	partTime = 2 * time.Minute
 )
 
-// steps are the bounds of the places within an octave, as fractions of its end.
+// steps are the bounds of the buckets within an octave, as fractions of its end.
 var steps = func() (s [perOctave]float64) {
 	for i := range s {
 		s[i] = math.Exp2(float64(i)/perOctave - 1)
@@ -60,7 +60,7 @@ func placeOf(v float64) int {
 		return 0
 	}
 	if exponent > highest {
-		return len(places{}) - 1
+		return len(buckets{}) - 1
 	}
 	n := 0
 	for n < perOctave && fraction > steps[n] {
@@ -69,14 +69,14 @@ func placeOf(v float64) int {
 	return (exponent-1-lowest)*perOctave + n
 }
 
-func middle(place int) float64 {
-	if place == 0 {
+func middle(bucket int) float64 {
+	if bucket == 0 {
 		return 0
 	}
-	return math.Exp2((float64(place)-0.5)/perOctave + lowest)
+	return math.Exp2((float64(bucket)-0.5)/perOctave + lowest)
 }
 
-func (p *places) add(o *places) {
+func (p *buckets) add(o *buckets) {
 	for i, n := range o {
 		p[i] += n
 	}
@@ -88,7 +88,7 @@ func (d *distribution) observe(s *shape, v float64, n uint64, now time.Duration)
 	d.sum += v * float64(n)
 	if s.buckets == nil {
 		if d.native == nil {
-			d.native = new(places)
+			d.native = new(buckets)
 		}
 		d.native[placeOf(v)] += n
 		return
@@ -106,7 +106,7 @@ func (d *distribution) observe(s *shape, v float64, n uint64, now time.Duration)
 	}
 }
 
-func (d *distribution) part(number int64) *places {
+func (d *distribution) part(number int64) *buckets {
 	if d.recent == nil {
 		d.recent = new([ages]recent)
 	}
@@ -114,16 +114,16 @@ func (d *distribution) part(number int64) *places {
 	if r.part != number {
 		*r = recent{part: number}
 	}
-	return &r.places
+	return &r.buckets
 }
 
-func (d *distribution) parts(now time.Duration, f func(number int64, p *places)) {
+func (d *distribution) parts(now time.Duration, f func(number int64, p *buckets)) {
 	if d.recent == nil {
 		return
 	}
 	for i := range d.recent {
 		if r := &d.recent[i]; int64(now/partTime)-r.part < ages {
-			f(r.part, &r.places)
+			f(r.part, &r.buckets)
 		}
 	}
 }
@@ -133,7 +133,7 @@ func (d *distribution) add(o *distribution, now time.Duration) {
 	d.sum += o.sum
 	if o.native != nil {
 		if d.native == nil {
-			d.native = new(places)
+			d.native = new(buckets)
 		}
 		d.native.add(o.native)
 	}
@@ -143,7 +143,7 @@ func (d *distribution) add(o *distribution, now time.Duration) {
 	for i, n := range o.classic {
 		d.classic[i] += n
 	}
-	o.parts(now, func(number int64, p *places) { d.part(number).add(p) })
+	o.parts(now, func(number int64, p *buckets) { d.part(number).add(p) })
 }
 
 // export sends the histogram and the summary, unless there was no value yet.
@@ -162,14 +162,14 @@ func (d *distribution) export(out values, s *shape, now time.Duration, labels ..
 	}
 	out <- prometheus.MustNewConstHistogram(s.histogram, d.count, d.sum, counts, labels...)
 	if s.summary != nil {
-		var last places
-		d.parts(now, func(_ int64, p *places) { last.add(p) })
+		var last buckets
+		d.parts(now, func(_ int64, p *buckets) { last.add(p) })
 		out <- prometheus.MustNewConstSummary(s.summary, d.count, d.sum, last.quantiles(), labels...)
 	}
 }
 
 // quantiles are NaN without a value.
-func (p *places) quantiles() map[float64]float64 {
+func (p *buckets) quantiles() map[float64]float64 {
 	var all uint64
 	for _, n := range p {
 		all += n

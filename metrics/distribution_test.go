@@ -110,14 +110,14 @@ func counts(h *dto.Histogram) map[float64]uint64 {
 func TestWidest(t *testing.T) {
 	_, native := shapes()
 	var d distribution
-	for i := range len(places{}) {
+	for i := range len(buckets{}) {
 		d.observe(native, math.Exp2(float64(i)/perOctave+lowest), 1, 0)
 	}
 	h, _ := exported(t, &d, native, 0)
 	if n := len(counts(h)) - 3; n > mostBuckets || n < mostBuckets/2 || h.GetSchema() != schema-1 {
 		t.Errorf("%d buckets of schema %d", n, h.GetSchema())
 	}
-	if got := h.GetSampleCount(); got != uint64(len(places{})) {
+	if got := h.GetSampleCount(); got != uint64(len(buckets{})) {
 		t.Errorf("%d values", got)
 	}
 }

@@ -23,8 +23,8 @@ type PerMinute struct {
 	mu sync.Mutex
 	// at is when keys were allowed, by their hashes.
 	at map[uint64]time.Time
-	// swept is when keys were last removed from at.
-	swept time.Time
+	// cleaned is when keys were last removed from at.
+	cleaned time.Time
 }
 
 // Allow reports whether the key, which may have several parts, is allowed now.
@@ -40,8 +40,8 @@ func (p *PerMinute) Allow(key ...string) bool {
 	if at, ok := p.at[hash]; ok && now.Sub(at) < interval {
 		return false
 	}
-	if len(p.at) >= maxKeys && now.Sub(p.swept) >= interval {
-		p.swept = now
+	if len(p.at) >= maxKeys && now.Sub(p.cleaned) >= interval {
+		p.cleaned = now
 		maps.DeleteFunc(p.at, func(_ uint64, at time.Time) bool { return now.Sub(at) >= interval })
 	}
 	if len(p.at) >= maxKeys {

@@ -29,13 +29,13 @@ func (c *Checker) tops(targets []target) (tops []broker.PositionResult, wait tim
 		c.histories(ctx, targets, tops)
 		return tops, c.grace()
 	}
-	places := map[time.Duration][]int{} // by time to live; there are few
+	indexes := map[time.Duration][]int{} // by time to live; there are few
 	for i := range targets {
-		places[targets[i].ttl] = append(places[targets[i].ttl], i)
+		indexes[targets[i].ttl] = append(indexes[targets[i].ttl], i)
 	}
 	var wg sync.WaitGroup
-	for ttl, at := range places {
-		if len(places) == 1 {
+	for ttl, at := range indexes {
+		if len(indexes) == 1 {
 			c.batch(ctx, targets, at, ttl, tops)
 			break
 		}
@@ -48,14 +48,14 @@ func (c *Checker) tops(targets []target) (tops []broker.PositionResult, wait tim
 	return tops, c.grace()
 }
 
-// batch reads the tops of the targets at these places, which share a time to live, with one call.
-func (c *Checker) batch(ctx context.Context, targets []target, places []int, ttl time.Duration, tops []broker.PositionResult) {
-	names := make([]string, len(places))
-	for i, at := range places {
+// batch reads the tops of the targets at these indexes, which share a time to live, with one call.
+func (c *Checker) batch(ctx context.Context, targets []target, indexes []int, ttl time.Duration, tops []broker.PositionResult) {
+	names := make([]string, len(indexes))
+	for i, at := range indexes {
 		names[i] = targets[at].channel
 	}
 	got := c.broker.Positions(ctx, names, ttl)
-	for i, at := range places {
+	for i, at := range indexes {
 		if len(got) != len(names) {
 			tops[at].Err = fmt.Errorf("the broker returned %d positions of %d channels", len(got), len(names))
 			continue

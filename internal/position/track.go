@@ -110,14 +110,14 @@ func (p *Position) Check(m *hub.Message) bool {
 	return true
 }
 
-const maxKept = 4096
+const maxBuffered = 4096
 
 // Buffer keeps the messages of a channel until the subscribe reply is out, up to 4,096.
 type Buffer []*hub.Message
 
 // Keep reports false if there are too many messages.
 func (b *Buffer) Keep(m *hub.Message) bool {
-	if len(*b) >= maxKept {
+	if len(*b) >= maxBuffered {
 		return false
 	}
 	m.Keep()

@@ -108,12 +108,12 @@ func TestEncode(t *testing.T) {
 
 func TestBuffer(t *testing.T) {
 	var b Buffer
-	for i := range uint64(maxKept) {
+	for i := range uint64(maxBuffered) {
 		if !b.Keep(publication("e", i%3, 0).Message) {
 			t.Fatalf("message %d is refused", i)
 		}
 	}
-	if b.Keep(publication("e", 1, 0).Message) || len(b) != maxKept {
+	if b.Keep(publication("e", 1, 0).Message) || len(b) != maxBuffered {
 		t.Errorf("%d messages are kept", len(b))
 	}
 	b = append(b[:3:3], &hub.Message{Kind: hub.KindJoin}, publication("f", 9, 0).Message)

@@ -58,14 +58,14 @@ func (m *Meter) measure(now time.Time) {
 	m.at = now
 	rss, err := m.rss()
 	if err != nil {
-		rss = held()
+		rss = runtimeMemory()
 	}
 	p.RSS = rss
 	m.newest.Store(&p)
 }
 
-// held is what the Go runtime has from the system and has not given back.
-func held() int64 {
+// runtimeMemory is what the Go runtime has from the system and has not given back.
+func runtimeMemory() int64 {
 	s := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
 	metrics.Read(s)
 	return int64(s[0].Value.Uint64() - s[1].Value.Uint64())

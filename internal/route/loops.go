@@ -5,18 +5,18 @@ import (
 	"sync/atomic"
 )
 
-// Loops is a set of loops, by number, with 64 places. With more than 64 loops some share a place, and a loop without
+// Loops is a set of loops, by number, in 64 bits. With more than 64 loops some share a bit, and a loop without
 // subscribers may get a message in vain.
 type Loops uint64
 
-const places = 64
+const maxLoops = 64 // with a bit of their own
 
 // Has reports whether a loop is in the set.
-func (s Loops) Has(loop int) bool { return s>>(uint(loop)%places)&1 != 0 }
+func (s Loops) Has(loop int) bool { return s>>(uint(loop)%maxLoops)&1 != 0 }
 
 // Count is how many of n loops are in the set.
 func (s Loops) Count(n int) (count int) {
-	if n <= places {
+	if n <= maxLoops {
 		return bits.OnesCount64(uint64(s))
 	}
 	for i := range n {
@@ -28,42 +28,42 @@ func (s Loops) Count(n int) (count int) {
 }
 
 // counts are the numbers of a channel's subscribers per loop. Most channels have subscribers on few loops, so there is
-// room for one place, and a list of more is made when needed. Any goroutine may read taken, and one at a time use the
+// room for one loop, and a list of more is made when needed. Any goroutine may read taken, and one at a time use the
 // rest.
 type counts struct {
 	taken atomic.Uint64 // Loops
-	first placeCount
-	more  *[]placeCount // nil if there are none
+	first loopCount
+	more  *[]loopCount // nil if there are none
 }
 
-type placeCount struct {
-	n     int32
-	place uint8
+type loopCount struct {
+	n   int32
+	bit uint8
 }
 
 func (s *counts) empty() bool { return s.taken.Load() == 0 }
 
 func (s *counts) add(loop int) {
-	place := uint8(loop % places)
-	c := s.find(place)
+	bit := uint8(loop % maxLoops)
+	c := s.find(bit)
 	if c == nil {
 		c = s.free()
-		c.place = place
-		s.taken.Or(1 << place)
+		c.bit = bit
+		s.taken.Or(1 << bit)
 	}
 	c.n++
 }
 
 func (s *counts) remove(loop int) {
-	place := uint8(loop % places)
-	c := s.find(place)
+	bit := uint8(loop % maxLoops)
+	c := s.find(bit)
 	if c == nil {
 		return
 	}
 	if c.n--; c.n > 0 {
 		return
 	}
-	s.taken.And(^(uint64(1) << place))
+	s.taken.And(^(uint64(1) << bit))
 	if c == &s.first {
 		return
 	}
@@ -76,13 +76,13 @@ func (s *counts) remove(loop int) {
 	*s.more = list
 }
 
-func (s *counts) find(place uint8) *placeCount {
-	if s.first.n > 0 && s.first.place == place {
+func (s *counts) find(bit uint8) *loopCount {
+	if s.first.n > 0 && s.first.bit == bit {
 		return &s.first
 	}
 	if s.more != nil {
 		for i := range *s.more {
-			if c := &(*s.more)[i]; c.place == place {
+			if c := &(*s.more)[i]; c.bit == bit {
 				return c
 			}
 		}
@@ -90,13 +90,13 @@ func (s *counts) find(place uint8) *placeCount {
 	return nil
 }
 
-func (s *counts) free() *placeCount {
+func (s *counts) free() *loopCount {
 	if s.first.n == 0 {
 		return &s.first
 	}
 	if s.more == nil {
-		s.more = new([]placeCount)
+		s.more = new([]loopCount)
 	}
-	*s.more = append(*s.more, placeCount{})
+	*s.more = append(*s.more, loopCount{})
 	return &(*s.more)[len(*s.more)-1]
 }

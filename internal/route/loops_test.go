@@ -11,21 +11,21 @@ func TestCounts(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		loops := []int{1, 2, 8, 64, 200}[seed%5]
 		var s counts
-		want := make(map[int]int) // by place
+		want := make(map[int]int) // by bit
 		total := 0
 		for range 300 {
 			loop := r.IntN(loops)
-			if want[loop%places] > 0 && r.IntN(2) == 0 {
+			if want[loop%maxLoops] > 0 && r.IntN(2) == 0 {
 				s.remove(loop)
-				want[loop%places]--
+				want[loop%maxLoops]--
 				total--
 			} else {
 				s.add(loop)
-				want[loop%places]++
+				want[loop%maxLoops]++
 				total++
 			}
 			for loop := range loops {
-				if Loops(s.taken.Load()).Has(loop) != (want[loop%places] > 0) {
+				if Loops(s.taken.Load()).Has(loop) != (want[loop%maxLoops] > 0) {
 					t.Fatalf("seed %d: loop %d of %v", seed, loop, want)
 				}
 			}
@@ -34,7 +34,7 @@ func TestCounts(t *testing.T) {
 			}
 		}
 		for loop := range loops {
-			for ; loop < places && want[loop] > 0; want[loop]-- {
+			for ; loop < maxLoops && want[loop] > 0; want[loop]-- {
 				s.remove(loop)
 			}
 		}

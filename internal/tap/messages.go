@@ -90,7 +90,7 @@ func (t *taps) received(id ID, c Client, cmd *protocol.Command) {
 			one.awaits(command{e.Client, cmd.ID})
 		}
 	}
-	keep(e, byUser, byChannel)
+	addTo(e, byUser, byChannel)
 }
 
 func (t *taps) sent(id ID, c Client, r *protocol.Reply) {
@@ -123,7 +123,7 @@ func (t *taps) sent(id ID, c Client, r *protocol.Reply) {
 		e.Code, e.Reason = r.Error.Code, r.Error.Message
 	}
 	t.reply(&e, r)
-	keep(e, byUser, byChannel)
+	addTo(e, byUser, byChannel)
 }
 
 func (t *taps) delivered(id ID, c Client, m Message) {
@@ -134,7 +134,7 @@ func (t *taps) delivered(id ID, c Client, m Message) {
 	if p := m.Push(); p != nil {
 		e := t.event(observe.TapDelivered, id, c)
 		t.push(&e, p)
-		keep(e, byUser)
+		addTo(e, byUser)
 	}
 }
 
@@ -146,7 +146,7 @@ func (t *taps) published(ch string, m Message) {
 	if p := m.Push(); p != nil {
 		e := t.event(observe.TapPublished, nil, nil)
 		t.push(&e, p)
-		keep(e, byChannel)
+		addTo(e, byChannel)
 	}
 }
 
@@ -165,7 +165,7 @@ func (t *taps) closed(id ID, c Client, d protocol.Disconnect) {
 	}
 	e := t.event(observe.TapDisconnected, id, c)
 	e.Code, e.Reason = d.Code, d.Reason
-	keep(e, byUser)
+	addTo(e, byUser)
 }
 
 func (t *taps) ofClient(c Client) []*tap {
@@ -190,7 +190,7 @@ func (t *taps) event(name string, id ID, c Client) observe.Tapped {
 	return e
 }
 
-func keep(e observe.Tapped, lists ...[]*tap) {
+func addTo(e observe.Tapped, lists ...[]*tap) {
 	for _, list := range lists {
 		for _, one := range list {
 			one.add(e)

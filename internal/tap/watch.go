@@ -81,9 +81,9 @@ func Watch(ctx context.Context, of observe.Tap, survey Survey, see func([]observ
 }
 
 type watch struct {
-	survey  Survey
-	request request
-	silent  string // the last error about nodes that do not answer
+	survey     Survey
+	request    request
+	unanswered string // the last error about nodes that do not answer
 }
 
 func (w *watch) ask(ctx context.Context) (map[string]cluster.Answer, error) {
@@ -120,14 +120,14 @@ func (w *watch) fetch(ctx context.Context) ([]observe.Tapped, error) {
 		events = append(events, of...)
 	}
 	slices.SortStableFunc(events, func(a, b observe.Tapped) int { return a.Time.Compare(b.Time) })
-	silent := ""
+	unanswered := ""
 	if missing != nil {
-		silent = missing.Error()
+		unanswered = missing.Error()
 	}
-	if silent != w.silent && silent != "" {
-		events = append(events, observe.Tapped{Time: time.Now(), Event: observe.TapSilent, Reason: silent})
+	if unanswered != w.unanswered && unanswered != "" {
+		events = append(events, observe.Tapped{Time: time.Now(), Event: observe.TapSilent, Reason: unanswered})
 	}
-	w.silent = silent
+	w.unanswered = unanswered
 	return events, nil
 }
 

@@ -93,8 +93,8 @@ func AppendFrame(dst []byte, op byte, mask uint32, payload []byte) []byte {
 	return dst
 }
 
-// keptFrame is the largest buffer that is used again, in bytes.
-const keptFrame = 64 << 10
+// keepFrame is the largest buffer that is used again, in bytes.
+const keepFrame = 64 << 10
 
 var frames = sync.Pool{New: func() any { b := make([]byte, 0, 1<<10); return &b }}
 
@@ -103,7 +103,7 @@ func WriteFrame(to io.Writer, mu *sync.Mutex, op byte, payload []byte) error {
 	buf := frames.Get().(*[]byte)
 	defer frames.Put(buf)
 	frame := AppendFrame((*buf)[:0], op, rand.Uint32(), payload)
-	if cap(frame) <= keptFrame {
+	if cap(frame) <= keepFrame {
 		*buf = frame
 	}
 	mu.Lock()

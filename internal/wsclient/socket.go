@@ -22,8 +22,8 @@ const (
 	statusTooBig        = 1009
 )
 
-// keptMessage is the largest buffer of a message that is used again, in bytes.
-const keptMessage = 8 << 10
+// keepMessage is the largest buffer of a message that is used again, in bytes.
+const keepMessage = 8 << 10
 
 // CloseError says that the server has closed the connection.
 type CloseError struct {
@@ -155,7 +155,7 @@ func (c *Conn) Read(handle func(message []byte) error) error {
 // *CloseError, ErrTooBig, a *RuleError, or an error of the network.
 func (c *Conn) Next() ([]byte, error) {
 	message := c.message[:0]
-	if c.message = nil; cap(message) > keptMessage {
+	if c.message = nil; cap(message) > keepMessage {
 		message = nil
 	}
 	for inside := false; ; {

@@ -17,8 +17,8 @@ type StreamReader struct {
 	data  []byte // of an event
 }
 
-// kept is the largest buffer that is used again, in bytes.
-const kept = 8 << 10
+// keepBuffer is the largest buffer that is used again, in bytes.
+const keepBuffer = 8 << 10
 
 // NewStreamReader returns a reader. A message of more than limit bytes is ErrTooBig.
 func NewStreamReader(r io.Reader, limit int) *StreamReader {
@@ -89,7 +89,7 @@ func (r *StreamReader) Delimited() ([]byte, error) {
 }
 
 func (r *StreamReader) renew(b *[]byte) {
-	if *b = (*b)[:0]; cap(*b) > kept {
+	if *b = (*b)[:0]; cap(*b) > keepBuffer {
 		*b = nil
 	}
 }
