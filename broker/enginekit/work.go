@@ -5,21 +5,24 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/gyrohq/gyro/quiet"
 )
 
-// Every calls do once per interval until ctx ends, for the first time after one interval. A call that takes longer is
+// Every calls do once per interval, at a beat of the process (quiet.UntilBeat), until ctx ends. A call that takes longer is
 // followed by the next one at once.
 func Every(ctx context.Context, interval time.Duration, do func()) {
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
+	timer := time.NewTimer(quiet.UntilBeat(interval))
+	defer timer.Stop()
 	for {
 		select {
-		case <-ticker.C:
+		case <-timer.C:
 		case <-ctx.Done():
 		}
 		if ctx.Err() != nil {
 			return
 		}
+		timer.Reset(quiet.UntilBeat(interval))
 		do()
 	}
 }

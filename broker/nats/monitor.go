@@ -13,6 +13,7 @@ import (
 	natsio "github.com/nats-io/nats.go"
 
 	"github.com/gyrohq/gyro/broker/enginekit"
+	"github.com/gyrohq/gyro/quiet"
 )
 
 // monitor watches the connection: every second it sends a canary, which must come back on the way of events. When canaries
@@ -68,15 +69,16 @@ func (m *monitor) close() { close(m.stop) }
 func (m *monitor) wake() { enginekit.Signal(m.kick) }
 
 func (m *monitor) run() {
-	ticker := time.NewTicker(m.period)
-	defer ticker.Stop()
+	timer := time.NewTimer(quiet.UntilBeat(m.period))
+	defer timer.Stop()
 	m.discover()
 	for {
 		select {
 		case <-m.kick:
 			m.mend()
 			m.discover()
-		case <-ticker.C:
+		case <-timer.C:
+			timer.Reset(quiet.UntilBeat(m.period))
 			m.mend()
 			m.beat()
 		case <-m.stop:

@@ -36,7 +36,7 @@ func TestFirst(t *testing.T) {
 		interval := rapid.Int64Range(int64(100*time.Millisecond), int64(time.Minute)).Draw(t, "interval")
 		now := rapid.Int64Range(int64(time.Second), int64(time.Hour)).Draw(t, "now")
 		later := now + rapid.Int64Range(0, interval).Draw(t, "later")
-		beat, node := lengthOf(interval), Beat{rapid.Int64Range(0, int64(time.Second)-1).Draw(t, "shift")}
+		beat, node := int64(lengthOf(time.Duration(interval))), Beat{rapid.Int64Range(0, int64(time.Second)-1).Draw(t, "shift")}
 		moments := make(map[int64]bool)
 		for phase := int64(0); ; phase++ {
 			n := int64(0)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/inspect"
+	"github.com/gyrohq/gyro/internal/beat"
 	"github.com/gyrohq/gyro/internal/clocks"
 	"github.com/gyrohq/gyro/internal/cluster/control"
 )
@@ -23,9 +24,9 @@ const (
 	// pingInterval is how often a node sends a sign of life, cleanInterval how often it looks for nodes that send none.
 	// So the others miss a node that was killed after 7 to 16 s.
 	pingInterval = 3 * time.Second
-	// beat: signs of life fall on multiples of it, by the clock of the cluster. So the signs of life of many nodes come
+	// Signs of life fall on multiples of pingLength, by the clock of the cluster. So the signs of life of many nodes come
 	// a dozen times in each interval, and a node wakes up once for all signs that come together.
-	beat           = pingInterval / 12
+	pingLength     = pingInterval / 12
 	cleanInterval  = 9 * time.Second
 	publishTimeout = 5 * time.Second
 	// maxCommand bounds a control message: the data of a survey, and 64 KiB for the fields around it.
@@ -169,8 +170,8 @@ func (c *Cluster) run() {
 }
 
 func (c *Cluster) untilPing(now time.Time) time.Duration {
-	now = now.Add(c.cfg.Clocks.Correction())
-	return now.Add(pingInterval).Round(beat).Sub(now)
+	at := now.Add(c.cfg.Clocks.Correction()).UnixNano()
+	return time.Duration(beat.Beat{}.Nearest(at, pingInterval, pingLength) - at)
 }
 
 func (c *Cluster) ping() {

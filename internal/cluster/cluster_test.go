@@ -158,7 +158,7 @@ func TestBeat(t *testing.T) {
 	for i := range 1000 {
 		now := time.Unix(1e9, int64(i)*int64(7919*time.Microsecond))
 		d := c.untilPing(now)
-		if d < pingInterval-beat/2 || d > pingInterval+beat/2 {
+		if d < pingInterval-pingLength/2 || d > pingInterval+pingLength/2 {
 			t.Errorf("the next sign of life comes in %v", d)
 		}
 		if next := now.Add(d); c.untilPing(next) != pingInterval {
@@ -167,7 +167,7 @@ func TestBeat(t *testing.T) {
 			moments[next.Sub(next.Truncate(pingInterval))] = true
 		}
 	}
-	if len(moments) != int(pingInterval/beat) {
+	if len(moments) != int(pingInterval/pingLength) {
 		t.Errorf("signs of life come at %d moments", len(moments))
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gyrohq/gyro/quiet"
+	"github.com/gyrohq/gyro/internal/beat"
 )
 
 const (
@@ -56,7 +56,7 @@ func NewPulse(loops []*Loop, ticks ...func()) *Pulse {
 func (p *Pulse) Begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.timer = time.AfterFunc(quiet.UntilBeat(pulseInterval), p.send)
+	p.timer = time.AfterFunc(beat.Until(pulseInterval), p.send)
 }
 
 // End sends no more canaries.
@@ -75,7 +75,7 @@ func (p *Pulse) send() {
 	if p.timer == nil {
 		return
 	}
-	p.timer.Reset(quiet.UntilBeat(pulseInterval))
+	p.timer.Reset(beat.Until(pulseInterval))
 	for _, tick := range p.ticks {
 		if tick != nil {
 			tick()

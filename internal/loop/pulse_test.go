@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gyrohq/gyro/quiet"
+	"github.com/gyrohq/gyro/internal/beat"
 )
 
 func TestPulse(t *testing.T) {
@@ -26,7 +26,7 @@ func TestPulse(t *testing.T) {
 			}
 		}
 		want(0, "")
-		time.Sleep(quiet.UntilBeat(pulseInterval))
+		time.Sleep(beat.Until(pulseInterval))
 		p.Begin()
 		time.Sleep(10 * time.Second)
 		want(0, "")

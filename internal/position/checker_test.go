@@ -17,9 +17,9 @@ import (
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/beat"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/route"
-	"github.com/gyrohq/gyro/quiet"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -196,7 +196,7 @@ func TestEveryChannelOncePerDelay(t *testing.T) {
 		const channels = 3000
 		e := newEngine()
 		n := newNode(t, &batching{engine: e}, delay)
-		pass(quiet.UntilBeat(pace))
+		pass(beat.Until(pace))
 		n.watch(t, "ch", channels, 0)
 		n.watch(t, "ch", channels, 0)
 		if _, err := n.routes.Add(t.Context(), "plain", 0); err != nil {

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/beat"
 	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/route"
-	"github.com/gyrohq/gyro/quiet"
 )
 
 // runner is the goroutine of a checker, with state of its own.
@@ -119,7 +119,7 @@ func (r *runner) plan(now time.Time, found int) {
 	r.planned = now
 	r.paced = r.cfg.Delay >= shortDelay && time.Duration(found)*pace <= batchSize*took
 	if r.visitAt = r.nextAt; r.paced {
-		r.visitAt = now.Add(quiet.UntilBeat(pace))
+		r.visitAt = now.Add(beat.Until(pace))
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/memory"
+	"github.com/gyrohq/gyro/internal/beat"
 	"github.com/gyrohq/gyro/internal/nodetest"
-	beat "github.com/gyrohq/gyro/quiet"
 )
 
 // ailing is an engine that reports what a test wants.
@@ -93,7 +93,7 @@ func TestHealthOfNode(t *testing.T) {
 		health("")
 		c := nodetest.Connect(t, node, "u")
 		time.Sleep(time.Minute)
-		time.Sleep(beat.UntilBeat(time.Second)) // on which the canaries are sent
+		time.Sleep(beat.Until(time.Second)) // on which the canaries are sent
 		health("")
 		c.Start(`"subscribe":{"channel":"ch"}`)
 		<-entered

@@ -1,4 +1,4 @@
-package quiet
+package beat
 
 import (
 	"testing"
@@ -9,25 +9,25 @@ import (
 )
 
 // Whoever waits for the beat is there with all others, whenever it began and however late it is.
-func TestUntilBeat(t *testing.T) {
+func TestUntil(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		begin := rapid.Int64Range(0, int64(time.Minute)).Draw(rt, "begin")
 		period := rapid.SampledFrom([]time.Duration{50 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 7 * time.Second}).Draw(rt, "period")
 		late := rapid.SliceOfN(rapid.Int64Range(0, int64(period)/2-1), 1, 5).Draw(rt, "late")
 		synctest.Test(t, func(t *testing.T) {
 			time.Sleep(time.Duration(begin))
-			first := UntilBeat(period)
+			first := Until(period)
 			if first <= period/2 || first > period*3/2 {
 				t.Fatalf("the first wait is %v of %v", first, period)
 			}
 			time.Sleep(first)
 			at := time.Now()
-			if phase := (at.UnixNano() - shift) % int64(period); phase != 0 {
+			if phase := (at.UnixNano() - process.shift) % int64(period); phase != 0 {
 				t.Fatalf("%v behind the beat", time.Duration(phase))
 			}
 			for n, by := range late {
 				time.Sleep(time.Duration(by))
-				time.Sleep(UntilBeat(period))
+				time.Sleep(Until(period))
 				if behind := time.Since(at); behind != time.Duration(n+1)*period {
 					t.Fatalf("beat %d is %v behind the first, want %v", n+1, behind, time.Duration(n+1)*period)
 				}
@@ -39,9 +39,9 @@ func TestUntilBeat(t *testing.T) {
 // Beats of the usual periods coincide.
 func TestBeatsCoincide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(UntilBeat(2 * time.Second))
+		time.Sleep(Until(2 * time.Second))
 		for _, period := range []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second} {
-			if wait := UntilBeat(period); wait != period {
+			if wait := Until(period); wait != period {
 				t.Errorf("on the beat of 2 s, that of %v is %v away", period, wait)
 			}
 		}
