@@ -31,9 +31,8 @@ func Take(deadline *int64, now int64) bool {
 	return true
 }
 
-// Beat has moments at multiples of a length, which its owners choose, behind the full second of the clock by a shift. Beats
-// have different shifts, as all work of one moment is done in one burst, and processes that share a machine would have
-// their bursts at the same time.
+// Beat has moments at multiples of a length, behind the clock's full second by a shift. All work of one moment is done
+// in one burst, so processes that share a machine have different shifts.
 type Beat struct {
 	shift int64 // less than a second
 }
@@ -66,8 +65,8 @@ func Until(period time.Duration) time.Duration {
 // leastBeat is the precision of timers: their owners keep deadlines no better than this.
 const leastBeat = 50 * time.Millisecond
 
-// lengthOf returns the time between two moments for actions of clients that repeat after an interval. So an idle node wakes
-// up rarely and then finds the answers of many clients: all but the first cost less, as code and data are in the cache.
+// lengthOf is the time between moments for clients' actions that repeat after an interval. So an idle node wakes up
+// rarely and then finds the answers of many clients: all but the first cost less, as code and data are in the cache.
 func lengthOf(interval time.Duration) time.Duration {
 	switch {
 	case interval >= 10*time.Second:
@@ -78,7 +77,7 @@ func lengthOf(interval time.Duration) time.Duration {
 	return leastBeat
 }
 
-// Next returns the deadline of an action of a client that repeats after an interval: at least one moment from now.
+// Next returns when an action of a client that repeats after an interval is due: at least one moment from now.
 func (b Beat) Next(now int64, interval time.Duration) int64 {
 	length := lengthOf(interval)
 	return b.Nearest(now, max(interval, length/2), length)

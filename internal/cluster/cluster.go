@@ -21,35 +21,35 @@ import (
 )
 
 const (
-	// pingInterval is how often a node sends a sign of life, cleanInterval how often it looks for nodes that send none.
-	// So the others miss a node that was killed after 7 to 16 s.
+	// cleanInterval is how often a node looks for nodes that send no signs of life. So they miss a killed node after 7
+	// to 16 s.
 	pingInterval = 3 * time.Second
-	// Signs of life fall on multiples of pingLength, by the clock of the cluster. So the signs of life of many nodes come
-	// a dozen times in each interval, and a node wakes up once for all signs that come together.
+	// Signs of life fall on multiples of pingLength of the cluster's clock: a node wakes up once for all that come
+	// together.
 	pingLength     = pingInterval / 12
 	cleanInterval  = 9 * time.Second
 	publishTimeout = 5 * time.Second
 	// maxCommand bounds a control message: the data of a survey, and 64 KiB for the fields around it.
 	maxCommand = MaxData + 64<<10
-	// maxGreetings is how many new nodes wait to be greeted; more learn of this node by its next sign of life.
+	// More nodes than maxGreetings learn of this one by its next sign of life.
 	maxGreetings = 256
 )
 
 // Handler is the node, as far as the cluster calls it. Any goroutine may call it.
 type Handler interface {
-	// Describe returns the node's report about itself for other nodes, in a second at most.
+	// Describe takes a second at most.
 	Describe(ctx context.Context) inspect.Node
-	// Apply does a subscribe, unsubscribe, disconnect or refresh that another node sent to all. It must not wait.
+	// Apply does a subscribe, unsubscribe, disconnect or refresh, without waiting.
 	Apply(cmd *control.Command)
-	// Answer answers a survey of the application, by the end of ctx. An error is logged.
+	// Answer answers a survey of the application by the end of ctx. An error is logged.
 	Answer(ctx context.Context, from, op string, data []byte) (Answer, error)
 	// Inquire answers surveys of this version's nodes that the cluster does not answer itself, with names that begin
 	// with "centrifuge_". The code is CodeUnknownOp if there is no such survey.
 	Inquire(ctx context.Context, op string, data []byte) Answer
 	// Channels returns the node's own channels with their numbers of subscribers.
 	Channels(ctx context.Context, match func(string) bool) (map[string]int, error)
-	// Dispatch hands commands to the client with a session ID, if there is one, in the order of the calls. It must not
-	// wait. The channel is closed when they are dispatched.
+	// Dispatch hands commands to the client with a session ID, if there is one, in order and without waiting. The
+	// channel is closed when they are dispatched.
 	Dispatch(session string, data []byte) <-chan struct{}
 }
 
@@ -76,8 +76,8 @@ type Cluster struct {
 	absent  context.CancelFunc
 	pings   sync.WaitGroup
 	greet   chan string
-	// Each has one element for each thing under way. asking and answering: surveys; relaying and emulating: surveys with
-	// commands of clients; telling: commands.
+	// Semaphores. asking and answering: surveys; relaying and emulating: surveys with clients' commands; telling:
+	// commands.
 	asking, answering, relaying, emulating, telling chan struct{}
 	clock                                           clock
 	toConfirm                                       chan struct{} // wakes runConfirm
@@ -221,7 +221,7 @@ func (c *Cluster) clean(now time.Time) {
 	}
 }
 
-// Nodes returns the other nodes, ordered by UID, as they described themselves last.
+// Nodes returns the other nodes, ordered by UID.
 func (c *Cluster) Nodes() []inspect.Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -285,7 +285,6 @@ func (c *Cluster) receive(data []byte) {
 	c.mu.Unlock()
 }
 
-// A command without a known payload comes from a node of another version.
 func (c *Cluster) handle(cmd *control.Command) {
 	switch {
 	case cmd.Node != nil:
@@ -303,7 +302,7 @@ func (c *Cluster) handle(cmd *control.Command) {
 	}
 }
 
-// alive notes a sign of life, and greets an unknown node, which does not know this one either.
+// alive greets a node that is unknown, because it does not know this one either.
 func (c *Cluster) alive(uid string, n *control.Node) {
 	n.UID = uid
 	c.compare(uid, n)
@@ -372,10 +371,10 @@ func (c *Cluster) isClosed() bool {
 	return c.closed
 }
 
-// farewellTimeout bounds how long a node that ends waits for a controller that may not work any more.
+// farewellTimeout bounds the wait for a controller that may not work any more.
 const farewellTimeout = 2 * time.Second
 
-// Leave tells the other nodes that this one is about to end. It still answers their messages.
+// Leave tells the other nodes that this one ends. It still answers them.
 func (c *Cluster) Leave(ctx context.Context) {
 	c.mu.Lock()
 	if c.left {
@@ -397,8 +396,7 @@ func (c *Cluster) Leave(ctx context.Context) {
 	}
 }
 
-// Close ends and awaits all work, answers under way included. From then on messages are ignored. Leave must be called
-// before.
+// Close ends and awaits all work, answers included. From then on messages are ignored. Leave must be called before.
 func (c *Cluster) Close() {
 	c.mu.Lock()
 	c.closed = true

@@ -12,7 +12,7 @@ const (
 	// maxRemembered.
 	rememberFor   = forgetAfter
 	maxRemembered = 32 << 10
-	// maxConfirm bounds the confirmations that wait for a node. It sends a command again whose confirmation was dropped.
+	// maxConfirm bounds the confirmations for a node, which sends a command again whose confirmation was dropped.
 	maxConfirm = 4096
 )
 

@@ -13,8 +13,7 @@ const (
 	// missedFor is how long a node that fell silent without a farewell may still have clients, so that a survey without
 	// it is not complete: a stopped node sends no pings, and its clients leave after 25 s and 10 s more.
 	missedFor = 45 * time.Second
-	// forgetAfter is how long a silent node is remembered. If it comes back earlier, it gets the commands that it
-	// missed.
+	// forgetAfter is how long a silent node is remembered, and gets the commands that it missed if it comes back.
 	forgetAfter = 5 * time.Minute
 	// A node is absent once the engine has said at two moments, absentAfter apart at least, that no process receives
 	// messages for it. A node whose connection breaks has another one before, as a rule.
@@ -22,9 +21,8 @@ const (
 	// A node that receives nothing for deafAfter, not even its own messages, was stopped or cut off from the engine.
 	// Then others need not have been silent.
 	deafAfter = pingInterval + time.Second
-	// leftFor is how long the registry remembers that a node left, because a sign of life may arrive after the farewell.
-	leftFor = 30 * time.Second
-	// maxNodes bounds the nodes that are known, and the remembered ones that left.
+	// leftFor is how long a farewell is remembered, because a sign of life may arrive after it.
+	leftFor  = 30 * time.Second
 	maxNodes = 4096
 	maxUID   = 64
 	maxName  = 255
@@ -45,12 +43,11 @@ type registry struct {
 type entry struct {
 	node *control.Node
 	seen time.Time
-	// lead is at most how far the node's clock is ahead of the time since registry.start: a message with that clock was
-	// sent before it arrived.
+	// lead is at most how far the node's clock is ahead of the time since registry.start.
 	lead time.Duration
 	lost bool // not listed any more
-	// missed is when the engine first said that no process receives messages for the node. absent is set when it says so
-	// absentAfter later. Both end with the node's next message.
+	// missed is when the engine first said that no process receives messages for the node, absent that it said so
+	// absentAfter later. The node's next message ends both.
 	missed time.Time
 	absent bool
 	probed time.Time // when a survey asked the engine last
@@ -83,7 +80,7 @@ func (r *registry) silent(e *entry, now time.Time) bool {
 	return e.absent || r.silence(e, now) > silentAfter
 }
 
-// noReceiver notes that no process receives messages for a node: it has ended, or has no connection to the engine.
+// noReceiver notes that a node has ended, or has no connection to the engine.
 func (r *registry) noReceiver(uid string, now time.Time) {
 	switch e := r.nodes[uid]; {
 	case e == nil:

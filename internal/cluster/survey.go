@@ -39,8 +39,7 @@ const (
 var (
 	// ErrNoAnswer means that the nodes which the error names have not answered a survey or confirmed a command. They may
 	// have done the command, but will not do it later.
-	ErrNoAnswer = errors.New("gyro: no answer")
-	// ErrUnknownNode means that a survey was for a node that is not in the cluster.
+	ErrNoAnswer    = errors.New("gyro: no answer")
 	ErrUnknownNode = errors.New("gyro: no such node in the cluster")
 	errSilent      = errors.New("not heard of for too long")
 	errClosed      = errors.New("gyro: node was shut down")
@@ -128,8 +127,7 @@ func (c *Cluster) survey(ctx context.Context, slots chan struct{}, op string, da
 }
 
 const (
-	// A survey looks every silentPause whether the nodes without an answer are silent. A node that came back just now
-	// can answer before the first look.
+	// A node that came back just now can answer before the first look for silent nodes.
 	silentPause = 300 * time.Millisecond
 	// Unless these nodes are more than maxSingle, it asks the engine at the first looks, and then at every maxLooks,
 	// whether any process receives their messages.
@@ -161,8 +159,7 @@ func (c *Cluster) await(ctx context.Context, s *survey) {
 	}
 }
 
-// probe asks the engine by an empty message whether any process receives messages for these nodes, unless another survey
-// has just asked.
+// probe sends these nodes an empty message, unless another survey just has.
 func (c *Cluster) probe(ctx context.Context, uids []string) {
 	now := time.Now()
 	c.mu.Lock()
@@ -245,7 +242,7 @@ func (c *Cluster) collect(from string, r *control.SurveyResponse) {
 	s.removeNode(from)
 }
 
-// removeFromSurveys removes a node that is gone from all surveys. The lock is held.
+// The lock is held.
 func (c *Cluster) removeFromSurveys(uid string) {
 	for _, s := range c.surveys {
 		if _, ok := s.waiting[uid]; ok {
@@ -298,7 +295,6 @@ func (c *Cluster) answer(from string, req *control.SurveyRequest) {
 	}()
 }
 
-// admit finds room for a survey of another node, and adds it to the work.
 func (c *Cluster) admit(slots chan struct{}, from, op string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

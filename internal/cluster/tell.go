@@ -26,21 +26,16 @@ const (
 	tellTimeout = 8 * time.Second
 	// A node may do a copy of a command for validFor after it was sent. After the same time an engine that takes no
 	// message is given up.
-	validFor = 2 * time.Second
-	// A command is sent again after firstPause, then after pauses that double up to
-	// lastPause.
+	validFor   = 2 * time.Second
 	firstPause = 200 * time.Millisecond
 	lastPause  = time.Second
-	// maxTelling is how many commands of this node are under way at a time; more wait.
 	maxTelling = 1024
 	// maxSingle is the most nodes that get a message one by one, so that the engine can say of each whether it receives
 	// any. More get one message for all.
-	maxSingle = 64
-	// maxUndelivered and maxUndeliveredBytes bound the commands that are kept for silent nodes.
+	maxSingle           = 64
 	maxUndelivered      = 1024
 	maxUndeliveredBytes = 16 << 20
-	// A node that is back gets its commands after lastPause, then after pauses that double up to lastRedelivery, until it
-	// has confirmed them.
+	// A node that is back gets its commands after lastPause, then after longer pauses, up to lastRedelivery.
 	lastRedelivery = 8 * time.Second
 )
 
@@ -127,7 +122,6 @@ func (c *Cluster) beginCommand(cmd *control.Command) (*pendingCommand, error) {
 	return o, nil
 }
 
-// sendUntilConfirmed sends a command until all nodes but silent ones have confirmed it.
 func (c *Cluster) sendUntilConfirmed(ctx context.Context, o *pendingCommand) error {
 	deadline, _ := ctx.Deadline()
 	limit := o.at.Add(validFor) // until the engine has taken the first message
@@ -172,8 +166,8 @@ func (c *Cluster) settled(ctx context.Context, o *pendingCommand, d time.Duratio
 	}
 }
 
-// send sends a command the first time to all, then to the nodes that have not confirmed. No known node does a copy later
-// than limit.
+// send sends a command to all at first, then to the nodes that have not confirmed. No known node does it later than
+// limit.
 func (c *Cluster) send(ctx context.Context, o *pendingCommand, limit time.Time, first bool) error {
 	now := time.Now()
 	if sooner := now.Add(validFor); sooner.Before(limit) {
@@ -217,7 +211,7 @@ func (c *Cluster) silentOnly(o *pendingCommand) bool {
 	return len(c.notSilent(o.waiting)) == 0
 }
 
-// notSilent returns the nodes among uids that are not silent. The lock is held.
+// The lock is held.
 func (c *Cluster) notSilent(uids map[string]struct{}) (list []string) {
 	now := time.Now()
 	for uid := range uids {
@@ -288,7 +282,7 @@ func (c *Cluster) discard(o *pendingCommand) {
 	c.undeliveredBytes -= o.size
 }
 
-// redeliver sends a node that is back the commands that it missed, in the background. The lock is held.
+// redeliver sends a node that is back what it missed, in the background. The lock is held.
 func (c *Cluster) redeliver(uid string) {
 	if c.closed || c.redelivering[uid] {
 		return

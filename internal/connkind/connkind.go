@@ -67,7 +67,6 @@ const maxKinds = 64
 // Kinds are the kinds of a node's connections. One goroutine at a time may use them.
 type Kinds []*Kind
 
-// Of returns the kind of the connection that info describes, and keeps it for others.
 func (l *Kinds) Of(info *transport.Info) *Kind {
 	for _, v := range *l {
 		if v.Framer.Framer == info.Framer && v.Name == info.Name &&
@@ -87,7 +86,6 @@ func (l *Kinds) Of(info *transport.Info) *Kind {
 	return v
 }
 
-// share makes k use the Framer of a kind that has an equal one.
 func (l *Kinds) share(k *Kind) {
 	for _, v := range *l {
 		if *v.Framer == *k.Framer {

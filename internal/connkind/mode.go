@@ -29,7 +29,7 @@ func (k *Kind) Compacts(name string) bool {
 // flagDictionary in the flags of a connect request offers to use a dictionary; in a result it accepts the offer.
 const flagDictionary = 1 << 0
 
-// Result returns a connect result with data. It accepts an offered dictionary if there is one for the client.
+// Result accepts an offered dictionary if there is one for the client.
 func (k *Kind) Result(req *protocol.ConnectRequest, user string, data []byte) protocol.ConnectResult {
 	r := protocol.ConnectResult{Data: data}
 	if req.Flag&flagDictionary == 0 {
@@ -76,8 +76,8 @@ func (k *Kind) Commands(data []byte) ([]byte, error) {
 	return lines, r.End()
 }
 
-// Refusal tells conn the error of a connect request, and returns the disconnect that a OneWay client gets for it: the
-// default, unless codes has another.
+// Refusal tells conn the error of a connect request, and returns the disconnect for a OneWay client: the default, unless
+// codes has another.
 func Refusal(conn transport.Conn, err error, codes map[uint32]protocol.Disconnect) protocol.Disconnect {
 	if d, ok := errors.AsType[protocol.Disconnect](err); ok {
 		return d
@@ -101,7 +101,7 @@ func Refusal(conn transport.Conn, err error, codes map[uint32]protocol.Disconnec
 	return protocol.DisconnectServerError
 }
 
-// bare encodes pushes, connect results and pings as pushes, for OneWay connections. There are no other replies.
+// bare encodes pushes, connect results and pings as pushes. OneWay connections have no other replies.
 type bare struct{ codec.Codec }
 
 var ping protocol.Push

@@ -10,8 +10,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// PublishBatch publishes a batch in its order, at most size elements at once by publish, which is broker.Traits.Batch,
-// and sets the Result and Err of each.
+// PublishBatch publishes a batch in its order, at most size elements at once by publish, and sets their Result and Err.
 func PublishBatch(ctx context.Context, by *validate.Rules, publish func(context.Context, []broker.BatchItem), batch []channel.BatchPublication, size int) {
 	r := batchRounds.Get().(*batchRound)
 	r.rules = by
@@ -56,9 +55,8 @@ func options(p *channel.BatchPublication) *channel.PublishOptions {
 	return p.Options
 }
 
-// fill makes items of the elements that can be published, and returns their number. Consecutive elements with the same
-// data and options share a publication, as in a broadcast without history. Publications without history share
-// allocations.
+// fill returns the number of its items. Consecutive elements with the same data and options share a publication, as in a
+// broadcast without history. Publications without history share allocations.
 func (r *batchRound) fill(batch []channel.BatchPublication) (n int) {
 	var last *channel.BatchPublication
 	var known batchFindings

@@ -10,7 +10,7 @@ const slabSize = 32
 
 type slab struct {
 	pubs [slabSize]channel.Publication
-	// kept is set if the broker keeps a publication since the last reclaim.
+	// kept: the broker keeps a publication since the last reclaim.
 	kept bool
 }
 
@@ -34,9 +34,8 @@ func (s *slabs) next() *channel.Publication {
 	return s.at(s.used - 1)
 }
 
-// reclaim takes back, after each batch, the slabs of which the broker keeps no publication, and the rest of a slab. So
-// small batches share slabs, and a batch into channels without subscribers and history, as backends often publish,
-// allocates a third less.
+// reclaim takes back, after each batch, slabs and parts of slabs that the broker does not keep. So a batch into channels
+// without subscribers and history, as backends often publish, allocates a third less.
 func (s *slabs) reclaim(items []broker.BatchItem) {
 	// Items have the publications in the order of the slabs. Several may share one, and some have one that is not from
 	// here.

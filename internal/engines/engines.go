@@ -1,7 +1,7 @@
 // Package engines is everything between a node and its engines. Calls go out through Engines: it establishes and ends
-// the subscriptions of clients, limits the calls in progress at engines that are not local, lets identical reads share
-// one, counts all calls, repeats removals of presence that fail, and lets the application fill empty streams. Events of
-// a broker come in through Fanout.
+// subscriptions, limits the calls in progress at engines that are not local, lets identical reads share one, counts all
+// calls, repeats failed removals of presence, and has the application fill empty streams. Events of a broker come in
+// through Fanout.
 package engines
 
 import (
@@ -45,8 +45,7 @@ type Engines struct {
 	meter    *Meter           // may be nil
 }
 
-// New puts limits before the engines that are not local: at most concurrency calls in progress at each. meter, if it is
-// not nil, counts the calls that come to the limits.
+// New limits the calls at each engine that is not local to concurrency. meter may be nil.
 func New(b broker.Broker, p broker.PresenceManager, concurrency int, meter *Meter, log *slog.Logger) *Engines {
 	g := &Engines{Broker: b, Traits: b.Describe(), Streams: b, Presence: p, meter: meter}
 	localPresence := p.Describe().Local
@@ -253,8 +252,8 @@ func (g *Engines) HistoryFor(ctx context.Context, ch string, f broker.HistoryFil
 	return h, nil
 }
 
-// Detach removes the presence, publishes the leave and unsubscribes at the broker, each also if one before has failed.
-// It does not need the connection.
+// Detach removes the presence, publishes the leave and unsubscribes, each also if one before has failed, or the
+// connection has ended.
 func (g *Engines) Detach(o Owner, it *effect.DetachItem) error {
 	ctx := context.Background()
 	var absent, left, gone error

@@ -19,7 +19,7 @@ type Ask func(ctx context.Context, ch string, inline bool) (filled bool, err err
 type Filler struct {
 	ask    Ask
 	inline bool
-	// most is how many outcomes are kept. More are shared only with the clients that wait for them.
+	// More outcomes than most are shared only with the clients that wait for them.
 	most    int
 	running sync.WaitGroup // calls
 
@@ -61,9 +61,8 @@ func (f *Filler) Inline(ch string) (filled bool, err error) {
 	return f.ask(context.Background(), ch, true)
 }
 
-// Do asks about a channel, and waits for the answer. It shares the call with all others that ask at the same time, or up
-// to fillRest later. If ctx ends before, Do returns its error; a call without a waiting caller is canceled and
-// forgotten.
+// Do shares the call with all who ask about the channel at the same time, or up to fillRest later. If ctx ends before,
+// it returns its error; a call without a waiting caller is canceled and forgotten.
 func (f *Filler) Do(ctx context.Context, ch string) (filled bool, err error) {
 	if filled, err = f.Inline(ch); err == nil {
 		return filled, nil

@@ -39,7 +39,6 @@ func (m *presenceManager) remove(e *presenceEntry) {
 	}
 }
 
-// move puts an entry that is not locked at the end of the list of a state.
 func (m *presenceManager) move(e *presenceEntry, s presenceState) {
 	m.unlist(e)
 	e.state, e.element = s, m.lists[s].PushBack(e)
@@ -147,7 +146,6 @@ func (m *presenceManager) await(d time.Duration) {
 	m.waiting = false
 }
 
-// repeat does the newest call of an entry again, and tells whether it succeeded.
 func (m *presenceManager) repeat(e *presenceEntry) bool {
 	m.mu.Lock()
 	user, info, version := e.user, e.info, e.version

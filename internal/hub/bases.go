@@ -8,22 +8,22 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// A subscriber with a tags filter skips publications, so it may lack the one before the current one. A patch for it must
-// build on the publication that it received last: its base. A base is kept as long as some subscriber received nothing
-// newer, and subscribers with the same base share the patches.
+// A subscriber with a tags filter may lack the publication before the current one. A patch for it must build on the one
+// that it received last: its base. A base is kept as long as some subscriber received nothing newer; subscribers with
+// the same base share patches.
 
 const (
-	// maxBases is how many bases a channel has, and so how many patches are made of one publication. A subscriber whose
-	// base is not kept gets the publication in full. There may be twice as many for a moment: a subscriber that moves to
-	// the next base stays counted, and others may still hold the one before.
+	// maxBases is how many bases a channel has, and so patches of one publication. A subscriber without a base gets the
+	// publication in full. There may be twice as many for a moment: one that moves to the next base stays counted, and
+	// others may still hold the one before.
 	maxBases = 64
-	// maxBaseBytes is how many bytes the bases of a hub take; twice as many for a moment.
+	// Twice as many for a moment.
 	maxBaseBytes = 16 << 20
-	// How many bases are kept to be used again, and the size of their payloads.
+	// How many bases are used again, and the size of their payloads.
 	keepBases, keepBase = 256, 4 << 10
 )
 
-// Base is a publication that subscribers of a group got last. It is valid until the turn ends.
+// Base is what subscribers of a group got last. It is valid until the turn ends.
 type Base struct {
 	id      uint32 // of all bases of the hub; never 0
 	refs    int32  // memberships with this id
@@ -51,9 +51,9 @@ type baseTable struct {
 	random  uint32
 }
 
-// Resume returns how a subscriber with a filter gets the publication now: Patched with its base for FrameOn, nil for the
-// publication before, or in full if form is 0. has is the offset of the last publication that the subscriber got in the
-// epoch of the message; 0 for none that patches may build on.
+// Resume returns how a subscriber with a filter gets the publication: Patched with its base for FrameOn, or in full if
+// form is 0. has is the offset of the last publication that it got in the epoch of the message; 0 for none that patches
+// may build on.
 func (d *Delivery) Resume(s *Membership, has uint64) (form Form, on *Base) {
 	if d.hub == nil {
 		return 0, nil // nothing is known of the bases
@@ -103,7 +103,6 @@ func (t *baseTable) assign(s *Membership, m *Message) {
 	size := len(m.Pub.Data)
 	switch full := len(list) >= maxBases || t.size+size > maxBaseBytes; {
 	case moves && len(list) < 2*maxBases && t.size+size <= 2*maxBaseBytes:
-		// The base before goes when all subscribers that have it have moved.
 	case full && (!admitted(m.Pub.Offset) || len(list) == 0):
 		return
 	case full:
@@ -117,9 +116,9 @@ func (t *baseTable) assign(s *Membership, m *Message) {
 	t.set(s.group, append(list, b))
 }
 
-// admitted reports whether a publication may take the place of another base: one of eight, which look random. If each
-// might, publications whose tags come in turns would drop each other's bases before they are of use. If none might,
-// bases whose tags never come again would stay.
+// admitted lets one of eight publications, which look random, replace another base. If each might, publications whose
+// tags come in turns would drop each other's bases before they are of use. If none might, bases whose tags never come
+// again would stay.
 func admitted(offset uint64) bool { return offset*0x9E3779B97F4A7C15>>61 == 0 }
 
 func (t *baseTable) set(g *group, list bases) {
@@ -168,7 +167,7 @@ func (t *baseTable) drop(b *Base) {
 	t.dropped = append(t.dropped, b)
 }
 
-// release takes the base from a member, and reports whether it had one. The base stays until dropUnused.
+// release reports whether a member had a base, which stays until dropUnused.
 func (t *baseTable) release(s *Membership) bool {
 	b := t.baseOf(s)
 	if b != nil {
@@ -178,8 +177,8 @@ func (t *baseTable) release(s *Membership) bool {
 	return b != nil
 }
 
-// dropUnused drops the bases that no member has, when messages have reached all subscribers: before that, the next subscriber
-// to get the message would copy the base again.
+// dropUnused is called when messages have reached all subscribers: before that, the next subscriber to get the message
+// would copy the base again.
 func (t *baseTable) dropUnused(g *group) {
 	list, ok := t.of[g]
 	if !ok {
@@ -197,7 +196,7 @@ func (t *baseTable) dropUnused(g *group) {
 	t.set(g, kept)
 }
 
-// forget drops all patches, whose frames are in the arena, and the bases that were dropped in this turn.
+// forget drops the patches, whose frames are in the arena, and this turn's dropped bases.
 func (t *baseTable) forget(c Counter) {
 	for _, b := range t.used {
 		for i := range b.patches {
@@ -219,7 +218,7 @@ func (t *baseTable) forget(c Counter) {
 	t.dropped = t.dropped[:0]
 }
 
-// FrameOn is Frame for a patch of a base that Resume returned for this message; nil stands for the publication before.
+// FrameOn is Frame for a patch of a base that Resume returned for this message, or nil.
 func (d *Delivery) FrameOn(b *Base, f transport.Framer, form Form) ([]byte, error) {
 	if b == nil {
 		return d.Frame(f, form)

@@ -6,22 +6,18 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// Batch is the messages that the subscribers of a channel get at once. A subscriber that wants all of them unchanged
-// gets them in one frame.
+// Batch is the messages that subscribers get at once: in one frame, if they want all of them unchanged.
 type Batch struct {
 	list []Delivery
-	// plain is set if all are publications. first is the offset of the first one if they
-	// follow each other in one stream, else 0.
+	// plain: all are publications. first is the offset of the first one if they follow each other in one stream, else 0.
 	plain bool
 	first uint64
-	// replacedBy is for each message the index of the next publication that replaces it, 0 if none does; empty without
-	// Window.Latest.
+	// replacedBy has for each message the index of the publication that replaces it, or 0; empty without Window.Latest.
 	replacedBy []uint16
 
 	frames [2]encoded
 }
 
-// tell counts the messages that subscribers took in frames of the whole batch.
 func (b *Batch) tell(c Counter) {
 	for i := range b.frames {
 		if e := &b.frames[i]; e.taken > 0 && c != nil {
@@ -31,7 +27,6 @@ func (b *Batch) tell(c Counter) {
 	}
 }
 
-// drop removes the first n messages, with which the loop of h is done.
 func (b *Batch) drop(n int, h *Hub) {
 	b.tell(h.Counter)
 	var memory channel.Memory // of the messages before
@@ -115,7 +110,7 @@ func (b *Batch) setReplaced() {
 // Latest reports whether subscribers that do not need all publications call Newest.
 func (b *Batch) Latest() bool { return len(b.replacedBy) > 0 }
 
-// Newest calls deliver with the messages, except those that are replaced by a newer publication that lets accepts.
+// Newest leaves out publications that are replaced by a newer one that lets accepts.
 func (b *Batch) Newest(lets func(*channel.Publication) bool, deliver func(*Delivery)) {
 	for i := range b.list {
 		if !b.replaced(i, lets) {
@@ -145,7 +140,7 @@ func (b *Batch) count() (n int) {
 // Plain reports whether all messages are publications.
 func (b *Batch) Plain() bool { return b.plain }
 
-// Follows reports whether the messages directly follow a position, and returns the offset of the last one.
+// Follows reports whether the messages directly follow a position, and their last offset.
 func (b *Batch) Follows(epoch string, offset uint64) (last uint64, ok bool) {
 	if !b.plain || b.first == 0 || b.first != offset+1 || b.list[0].Epoch != epoch {
 		return 0, false
@@ -153,10 +148,9 @@ func (b *Batch) Follows(epoch string, offset uint64) (last uint64, ok bool) {
 	return offset + uint64(len(b.list)), true
 }
 
-// Frame returns all messages in one frame for connections of f. It returns nil if they must be sent one by one: because
-// one is no publication or cannot be encoded, because together they are large or exceed most bytes, or because framing
-// is costly and so done once per message for all loops. The subscriber sends the frame, which is shared like the frame
-// of a Delivery.
+// Frame returns all messages in one frame, like the frame of a Delivery. It returns nil if they must be sent one by one:
+// because one is no publication or cannot be encoded, because together they are large or exceed most bytes, or because
+// framing is costly and so done once per message for all loops.
 func (b *Batch) Frame(f transport.Framer, form Form, most int) []byte {
 	for i := range b.frames {
 		l := &b.frames[i]
@@ -176,7 +170,7 @@ func (b *Batch) Frame(f transport.Framer, form Form, most int) []byte {
 	return nil
 }
 
-// encode also returns the size of the messages without envelope and line breaks.
+// size is without envelope and line breaks.
 func (b *Batch) encode(f transport.Framer, form Form) (frame []byte, size int) {
 	if b.list[0].hub == nil || !b.plain || f.Costly() {
 		return nil, 0
@@ -210,5 +204,4 @@ func (m *Message) size() int {
 	return n
 }
 
-// envelope estimates what a push and its frame add to payload and channel, in bytes.
 const envelope = 64

@@ -11,11 +11,10 @@ import (
 
 // Subscriber takes the messages of a channel.
 type Subscriber interface {
-	// Deliver takes a message. d is valid during the call; a subscriber that needs d.Message for longer calls its Keep.
-	// The subscriber may remove itself from the hub, but no other subscriber of the channel.
+	// Deliver takes a message. d is valid during the call; Keep lets d.Message live longer. The subscriber may remove
+	// itself from the hub, but no other subscriber of the channel.
 	Deliver(d *Delivery)
-	// DeliverAll takes several messages, if the subscriber wants all of them in one frame. Otherwise it returns false,
-	// and the hub calls Deliver for each.
+	// DeliverAll takes several messages in one frame. If it returns false, the hub calls Deliver for each.
 	DeliverAll(b *Batch) bool
 	// Membership returns always the same value, which is for the hub alone.
 	Membership() *Membership
@@ -23,24 +22,23 @@ type Subscriber interface {
 
 // Counter counts the deliveries of hubs, in sums: nothing is called for a single delivery.
 type Counter interface {
-	// Sent counts messages that subscribers took in frames of f. bytes is their size without the envelope.
+	// bytes is the size without envelope.
 	Sent(ch string, k Kind, f transport.Framer, messages, bytes int)
 	// Filtered counts publications that subscribers skipped because of a filter.
 	Filtered(ch string, publications int)
-	// Taken is called for each publication that the hub has subscribers for.
 	Taken(ch string, p *channel.Publication)
-	// Done counts a publication that all subscribers have got. Its delivery began at since, the time of an Advance.
+	// Done counts a publication that all have got. Its delivery began at since, the time of an Advance.
 	Done(ch string, since int64, p *channel.Publication)
 }
 
-// Membership of a subscriber in the hub: its group, and its index there. The zero value is in no group.
+// Membership of a subscriber: its group, and its index there. The zero value is in no group.
 type Membership struct {
 	group *group
 	index int32
 	base  uint32 // the base in baseTable that the subscriber received last; 0: no base is kept
 }
 
-// Channel of the subscriber, in a text that all its subscribers can share; empty if it is in no group.
+// Channel is a text that all subscribers can share; empty without a group.
 func (s *Membership) Channel() string {
 	if s.group == nil {
 		return ""
@@ -50,7 +48,7 @@ func (s *Membership) Channel() string {
 
 // Hub holds the subscribers of one loop. One goroutine at a time may use it.
 type Hub struct {
-	// OnPanic, if set, contains a panic of a subscriber, and may remove that subscriber.
+	// OnPanic, if set, may remove the subscriber.
 	OnPanic func(s Subscriber, reason any, stack []byte)
 	Counter Counter
 
@@ -62,7 +60,7 @@ type Hub struct {
 
 	delivered uint64
 
-	// active are the sweeps under way, served in turn, with pending messages together. free are sweeps to be used again.
+	// active are the sweeps under way, served in turn, with pending messages together.
 	active  []*sweep
 	pending int
 	free    []*sweep
@@ -70,8 +68,7 @@ type Hub struct {
 
 	// now is the time of the latest Advance.
 	now int64
-	// windows are the windows of the few groups that have one. waiting are the sweeps that are held back, and waitingBytes the
-	// bytes of their messages.
+	// Few groups have windows. waiting are the sweeps that are held back, with waitingBytes of messages.
 	windows      map[*group]Window
 	waiting      queue
 	waitingBytes int
@@ -79,7 +76,7 @@ type Hub struct {
 
 type address struct{ channel, key string }
 
-// group has the subscribers of a channel, or of one of its keys. Most have one on a loop, so there is a field for one.
+// group has the subscribers of a channel or key, on most loops one.
 type group struct {
 	channel string
 	key     *string // nil: the group belongs to the whole channel
@@ -131,8 +128,7 @@ func (h *Hub) Add(ch string, s Subscriber) {
 	h.subscribers++
 }
 
-// AddKey makes s, which must be in no group, a subscriber of a key, which gets the messages with Keyed, and not of the
-// channel. It returns whether s is the first.
+// AddKey makes s, which must be in no group, a subscriber of a key alone, and returns whether it is the first.
 func (h *Hub) AddKey(ch, key string, s Subscriber) (first bool) {
 	at := address{ch, key}
 	g := h.keyed[at]
@@ -197,7 +193,7 @@ func (h *Hub) find(m *Message) *group {
 	return h.groups.Get(m.Channel)
 }
 
-// Remove takes s from its group, if it is in one. It returns whether s was the last one there.
+// Remove returns whether s was the last one in its group.
 func (h *Hub) Remove(s Subscriber) (last bool) {
 	member := s.Membership()
 	g := member.group
@@ -245,8 +241,7 @@ func (g *group) move(from, to int) {
 	s.Membership().index = int32(to)
 }
 
-// Publish queues m for the subscribers that its channel has by the time of the delivery, and holds it back if the
-// channel has a window.
+// Publish queues m for the subscribers that its channel has when it is delivered.
 func (h *Hub) Publish(m *Message) {
 	g := h.find(m)
 	if g == nil {
@@ -313,10 +308,10 @@ func (h *Hub) Finish(s Subscriber) {
 	h.delivered += uint64(rest.count())
 }
 
-// Pending is the number of messages that are not delivered to all subscribers yet and not held back by a window.
+// Pending is the number of messages that are not delivered to all yet, without those that wait for a window.
 func (h *Hub) Pending() int { return h.pending }
 
-// Forget drops the frames in the arena, so that the loop may reset it between turns, when everything is flushed.
+// Forget drops the frames in the arena, between turns, when everything is flushed.
 func (h *Hub) Forget() {
 	h.bases.forget(h.Counter)
 	for _, w := range h.active {
@@ -324,8 +319,7 @@ func (h *Hub) Forget() {
 	}
 }
 
-// Deliver goes on with the delivery of messages, to about budget subscribers. Channels take turns. It reports whether
-// deliveries are left for another call.
+// Deliver goes on with deliveries, to about budget subscribers. Channels take turns. It reports whether some are left.
 func (h *Hub) Deliver(budget int) (more bool) {
 	for budget > 0 && len(h.active) > 0 {
 		done := 0
@@ -349,7 +343,6 @@ func (h *Hub) Deliver(budget int) (more bool) {
 	if len(h.active) == 0 {
 		return false
 	}
-	// The first sweep has had its turn, so it goes to the end.
 	first := h.active[0]
 	h.active[copy(h.active, h.active[1:])] = first
 	return true
@@ -392,7 +385,7 @@ func (h *Hub) SubscribersOf(ch string) int {
 	return 0
 }
 
-// Delivered is the number of deliveries so far, of one message to one subscriber each, without checks.
+// Delivered counts deliveries so far, of one message to one subscriber, without checks.
 func (h *Hub) Delivered() uint64 { return h.delivered }
 
 // Subscribers is the number of subscribers of all channels.

@@ -22,7 +22,7 @@ const (
 	KindPublication Kind = iota
 	KindJoin
 	KindLeave
-	// KindCheck is the top of a stream, which positioned subscribers compare with their position. No client gets it.
+	// KindCheck is the top of a stream for positioned subscribers. No client gets it.
 	KindCheck
 )
 
@@ -32,21 +32,21 @@ type Form uint8
 const (
 	// Compact replaces the channel's name by its numeric ID.
 	Compact Form = 1 << iota
-	// Escaped is for subscribers with delta compression: on JSON connections data is a string, also in full.
+	// Escaped is for delta compression: on JSON connections data is a string, also in full.
 	Escaped
-	// Patched sends the difference to the previous publication where that is possible and smaller. It implies Escaped.
+	// Patched sends the difference to the publication before where that is smaller. It implies Escaped.
 	Patched
 	// Bare sends the push without the reply around it, for one-way connections.
 	Bare
-	// Bookmarked sends a bookmark behind each publication, with its position alone, for subscribers that recover no other
-	// channel.
+	// Bookmarked sends a bookmark behind each publication, with its position alone: the only one that the client
+	// recovers.
 	Bookmarked
-	// Open sends an empty line behind the message: the subscriber sends a bookmark next.
+	// Open sends an empty line behind the message, before a bookmark.
 	Open
 )
 
-// Message is for the subscribers of a channel. The fields are constant once it is posted to the first loop. A message of
-// NewMessage is used again when all loops are done with it, unless a subscriber has called Keep.
+// Message is for the subscribers of a channel. It is constant once it is posted. One of NewMessage is used again when
+// all loops are done with it, unless a subscriber has called Keep.
 type Message struct {
 	Channel string
 	Kind    Kind
@@ -72,13 +72,12 @@ type Message struct {
 	variants atomic.Pointer[variant]
 }
 
-// encoded is a message for one framer and form, or why there is none.
 type encoded struct {
 	framer transport.Framer
 	form   Form
 	frame  []byte
 	err    error
-	// size of the message without envelope. taken is how many subscribers sent the frame.
+	// size is without envelope. taken is how many subscribers sent the frame.
 	size, taken int
 }
 
@@ -92,8 +91,7 @@ type variant struct {
 
 var messages = sync.Pool{New: func() any { return new(Message) }}
 
-// NewMessage returns an empty message. The caller fills it in, says by Share how many loops get it, and posts it to
-// each.
+// NewMessage returns an empty message, to be filled, shared and posted.
 func NewMessage() *Message {
 	m := messages.Get().(*Message)
 	m.fresh = true
@@ -111,7 +109,7 @@ func (m *Message) Share(loops int) {
 // Keep is called by a subscriber that needs the message for longer than its delivery.
 func (m *Message) Keep() { m.kept.Store(true) }
 
-// leave is called when a loop is done with the message, and reports whether all are.
+// leave reports whether all loops are done with the message.
 func (m *Message) leave() bool {
 	if !m.fresh || atomic.LoadInt32(&m.loops) > 1 && atomic.AddInt32(&m.loops, -1) > 0 {
 		return false
@@ -137,11 +135,10 @@ func (m *Message) recycle() {
 	messages.Put(m)
 }
 
-// Delivery is a message on its way through one loop, with the frames that the loop
-// made of it.
+// Delivery is a message on its way through one loop, with its frames.
 type Delivery struct {
 	*Message
-	// WindowDelay is the longest time that a window may have held the message back.
+	// WindowDelay is the longest that a window held the message back.
 	WindowDelay time.Duration
 	Filtered    int
 
@@ -150,8 +147,7 @@ type Delivery struct {
 	frames []encoded // a list of Hub.spareFrames
 }
 
-// Tell counts, since the last call, the frames that subscribers took of the message, and the subscribers that skipped
-// it. c may be nil.
+// Tell counts what subscribers took or skipped since the last call. c may be nil.
 func (d *Delivery) Tell(c Counter) {
 	if c == nil {
 		return
@@ -176,9 +172,8 @@ func (d *Delivery) done(c Counter) {
 	}
 }
 
-// Frame returns the message as it is sent to a connection of f. It is encoded once per loop and shared: the caller must
-// not modify it, nor keep it beyond the turn. The subscriber sends it if there is no error. The error is
-// codec.ErrNotJSON or another reason why this encoding cannot carry it.
+// Frame returns the message for connections of f. It is encoded once per loop and shared: the caller must not modify it,
+// nor keep it beyond the turn. The error is codec.ErrNotJSON or another reason why this encoding cannot carry it.
 func (d *Delivery) Frame(f transport.Framer, form Form) ([]byte, error) {
 	for i := range d.frames {
 		if l := &d.frames[i]; l.is(f, form) {
@@ -191,8 +186,8 @@ func (d *Delivery) Frame(f transport.Framer, form Form) ([]byte, error) {
 	return l.frame, l.err
 }
 
-// make puts the frame behind the frame of the message before, so that subscribers get both as one piece. A costly frame
-// is made once for all loops.
+// make puts the frame behind the one before, so that subscribers get both as one piece. A costly frame is made once for
+// all loops.
 func (d *Delivery) make(f transport.Framer, form Form) (l encoded) {
 	switch {
 	case d.hub == nil:
@@ -248,7 +243,7 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// encode makes a frame: in a, or in memory of its own if a is nil. size is without envelope.
+// encode uses a, or memory of its own if a is nil. size is without envelope.
 func (m *Message) encode(a *sendqueue.Arena, f transport.Framer, form Form, base *channel.Publication) (frame []byte, size int, err error) {
 	if a != nil {
 		buf, err := m.append(headroom(a.Tail(m.size()), f), f.Encoding(), form, base)
@@ -272,7 +267,6 @@ func (m *Message) encode(a *sendqueue.Arena, f transport.Framer, form Form, base
 	return frame, size, err
 }
 
-// appendBookmark appends the line that follows the message in the forms Bookmarked and Open.
 func (m *Message) appendBookmark(buf []byte, form Form) []byte {
 	switch {
 	case form&Open != 0:
@@ -364,7 +358,6 @@ func (s *scratch) begin(m *Message, form Form) {
 	}
 }
 
-// publication sets pub to the publication for clients, as a patch of base if form says so.
 func (s *scratch) publication(m *Message, e protocol.Encoding, form Form, base *channel.Publication) (err error) {
 	fillPublication(&s.pub, m.Pub)
 	s.pub.Epoch, s.pub.Delta = "", false
@@ -385,9 +378,9 @@ func (s *scratch) publication(m *Message, e protocol.Encoding, form Form, base *
 // removedJSON is the data of a removal for JSON clients with delta compression: centrifuge-js parses it.
 var removedJSON = []byte(`"null"`)
 
-// deltaData returns p's data for a subscription with delta compression: as a patch against prev, which may be nil, if
-// that is smaller, else in full. patch and text are scratch space, which the result may use. For a JSON client the
-// result is a JSON string, and the error is codec.ErrNotJSON if the client could not read the data.
+// deltaData returns p's data for delta compression: as a patch against prev, which may be nil, if that is smaller. patch
+// and text are scratch space, which the result may use. For a JSON client the result is a JSON string, and the error is
+// codec.ErrNotJSON if it could not read the data.
 func deltaData(patch, text *[]byte, e protocol.Encoding, prev, p *channel.Publication) (out []byte, isPatch bool, err error) {
 	out = p.Data
 	if e == protocol.JSON && prev != nil && !prev.Checked && !codec.ValidJSON(prev.Data) {
@@ -414,7 +407,7 @@ func deltaData(patch, text *[]byte, e protocol.Encoding, prev, p *channel.Public
 	return *text, isPatch, nil
 }
 
-// Push returns the message as a push in its plain form, which shares the payload; nil for a check.
+// Push returns the message as a plain push, which shares the payload; nil for a check.
 func (m *Message) Push() *protocol.Push {
 	p := &protocol.Push{Channel: m.Channel}
 	switch m.Kind {

@@ -33,8 +33,8 @@ func (r *Results) Whole(pubs []*channel.Publication, form Form, e protocol.Encod
 	return r.make(pubs, form, e, func(*channel.Publication) *channel.Publication { return nil })
 }
 
-// Make returns publications in a form, valid until the next Make or Reset. In the form Escaped, each is a patch of the
-// one before, or with keys of the one before with its key. Publications that do not fit the encoding are left out.
+// Make returns publications in a form, valid until the next Make or Reset, without those that do not fit the encoding.
+// In the form Escaped, each is a patch of the one before, or with keys of the one before with its key.
 func (r *Results) Make(pubs []*channel.Publication, form Form, e protocol.Encoding) []*protocol.Publication {
 	if form&Escaped == 0 {
 		return r.make(pubs, form, e, nil)
@@ -47,7 +47,6 @@ func (r *Results) Make(pubs []*channel.Publication, form Form, e protocol.Encodi
 	})
 }
 
-// make is Make with the base for a patch of each publication, or nil.
 func (r *Results) make(pubs []*channel.Publication, form Form, e protocol.Encoding, base func(*channel.Publication) *channel.Publication) []*protocol.Publication {
 	r.LeftOut = 0
 	if len(pubs) == 0 {
@@ -71,7 +70,6 @@ func (r *Results) make(pubs []*channel.Publication, form Form, e protocol.Encodi
 // JSON can have a payload that is missing.
 func isJSON(data []byte) bool { return len(data) == 0 || jsonwire.Valid(data) }
 
-// encodable gives q the data of p, and reports whether it fits the encoding.
 func encodable(q *protocol.Publication, p *channel.Publication, form Form, e protocol.Encoding, base func(*channel.Publication) *channel.Publication) (ok bool) {
 	if e == protocol.JSON && q.Info != nil && !(isJSON(q.Info.ConnInfo) && isJSON(q.Info.ChanInfo)) {
 		return false

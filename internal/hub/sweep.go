@@ -9,29 +9,26 @@ import "runtime/debug"
 // connections that were opened one after the other lies in that order in memory, and with cold caches, sending to a
 // thousand of them takes a tenth less work than in the opposite order.
 type sweep struct {
-	group *group
-	next  []*Message // not on yet
-	// checks is how many of next are checks, which windows do not count.
+	group  *group
+	next   []*Message // not on yet
 	checks int
 
 	batch Batch // the messages that are on, in order
-	// from is for each message of batch the value of at when it got on.
+	// from has for each message of batch the value of at when it got on.
 	from []int
-	// old is how many messages, the first ones of batch, got on in the round before.
-	old int
+	old  int
 	// at is how many subscribers the sweep has reached in this round.
 	at int
 
-	// window is the group's. due is when the window of next ends, 0 if next is empty or not looked at yet. heapIndex
-	// is the index in Hub.waiting plus 1, 0 if the sweep does not wait.
+	// due is when the window of next ends, 0 if next is empty or not looked at yet. heapIndex is the index in
+	// Hub.waiting plus 1, or 0.
 	window    Window
 	due       int64
 	heapIndex int
 	weight    int // of next, while the sweep waits
 }
 
-// serve delivers a part of the messages and returns how much of the budget that took. When a subscriber panics, serve
-// returns, and the next call goes on behind it.
+// serve returns how much of the budget it took. After a panic, the next call goes on behind the subscriber.
 func (h *Hub) serve(w *sweep, budget int) (n int) {
 	var s Subscriber
 	if h.OnPanic != nil {
@@ -78,8 +75,7 @@ func deliver(s Subscriber, b *Batch) {
 	}
 }
 
-// board lets messages get on, and reports whether any are on. With a window, they get on together, when the sweep is
-// empty.
+// board lets messages get on, with a window all together when the sweep is empty, and reports whether any are on.
 func (h *Hub) board(w *sweep) bool {
 	on := len(w.batch.list)
 	if on > 0 && w.window != (Window{}) {
@@ -110,7 +106,7 @@ func (h *Hub) board(w *sweep) bool {
 	return true
 }
 
-// alight lets the messages get off that all have got, and begins the next round after the last subscriber.
+// alight lets the messages get off that all have got.
 func (h *Hub) alight(w *sweep) {
 	n := 0
 	for n < w.old && w.from[n] <= w.at {
@@ -134,9 +130,9 @@ func (w *sweep) awaited(i, index int) bool {
 	return w.at <= index || index < w.from[i]
 }
 
-// vacate prepares the removal of the subscriber at hole. The places where messages got on, and where the sweep is, are
-// borders that no other subscriber may cross. So at each border behind the hole, the last subscriber before the border
-// moves to the hole, and its own place becomes the hole. vacate returns the last hole.
+// vacate prepares the removal of the subscriber at hole. No other subscriber may cross the places where messages got on,
+// and where the sweep is. So at each such border behind the hole, the last subscriber before the border moves to the
+// hole, and its own place becomes the hole. vacate returns the last hole.
 func (w *sweep) vacate(hole int) int {
 	if len(w.from) == 0 {
 		return hole

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Window is how long the messages of a channel are held back, so that they leave together: until Delay has passed since
-// the first message, or Size messages are held. The zero Window holds nothing back.
+// Window gathers messages until Delay has passed since the first one, or until there are Size. The zero Window gathers
+// none.
 type Window struct {
 	Delay time.Duration
 	Size  int
@@ -15,18 +15,17 @@ type Window struct {
 }
 
 const (
-	// maxDelay bounds every window; sizeDelay is for one without a delay, as the last messages of a burst must not wait
-	// for ever.
+	// sizeDelay is for a window without a delay, as the last messages of a burst must not wait for ever.
 	maxDelay  = time.Minute
 	sizeDelay = time.Second
-	// maxWaitingBytes is about how many bytes a hub holds back before windows end early.
+	// Beyond maxWaitingBytes in a hub, windows end early.
 	maxWaitingBytes = 16 << 20
 	// messageWeight estimates the bytes of a message without its payload.
 	messageWeight = 256
 	atOnce        = -1
 )
 
-// within bounds the window. To hold back more than the maxBatch messages that a subscriber gets at once is of no use.
+// More than the maxBatch messages that a subscriber gets at once need not wait.
 func (w Window) within() Window {
 	switch {
 	case w.Delay <= 0 && w.Size <= 0:
@@ -39,8 +38,7 @@ func (w Window) within() Window {
 	return Window{Delay: min(w.Delay, maxDelay), Size: min(w.Size, maxBatch), Latest: w.Latest}
 }
 
-// SetWindow sets the window of the channel of s until it is set again or the last subscriber has gone, also for messages
-// that are held back already.
+// SetWindow sets the window of the channel of s until its last subscriber has gone, also for messages that wait.
 func (h *Hub) SetWindow(s Subscriber, win Window) {
 	g := s.Membership().group
 	win = win.within()
@@ -72,7 +70,7 @@ func (h *Hub) SetWindow(s Subscriber, win Window) {
 	}
 }
 
-// Advance sets the time, in nanoseconds, and makes Deliver go on with messages whose window has ended.
+// Advance sets the time, in nanoseconds, at which windows end.
 func (h *Hub) Advance(now int64) {
 	h.now = now
 	for len(h.waiting) > 0 && h.waiting[0].due <= now {
@@ -84,7 +82,7 @@ func (h *Hub) Advance(now int64) {
 	}
 }
 
-// Next is the time when the first window ends, or 0 if nothing is held back.
+// Next is when the first window ends; 0: nothing waits.
 func (h *Hub) Next() int64 {
 	if len(h.waiting) == 0 {
 		return 0
@@ -92,7 +90,7 @@ func (h *Hub) Next() int64 {
 	return h.waiting[0].due
 }
 
-// Flush ends the windows of all messages that are held back, by the next Advance.
+// Flush ends all windows by the next Advance.
 func (h *Hub) Flush() {
 	for _, w := range h.waiting {
 		w.due = atOnce
@@ -159,7 +157,7 @@ func (m *Message) weight() int {
 	return n
 }
 
-// queue is a heap of the sweeps that wait, the first one due in front.
+// queue is a heap.
 type queue []*sweep
 
 func (q queue) Len() int           { return len(q) }

@@ -5,13 +5,12 @@ import "github.com/gyrohq/gyro/internal/sendqueue"
 // A turn bounds the commands that it dispatches: their number for each client, and their time for all together. A client
 // that sent more goes on in a later turn, behind the others.
 const (
-	// share is how many commands are dispatched in a row for one client.
 	share = 64
 	// inputTime bounds, in nanoseconds, each part of a turn that dispatches commands: tasks, sockets, and sessions that
 	// go on. A part ends early if the replies of the turn have sendqueue.MaxLarge bytes of large frames.
 	inputTime = int64(2e6)
-	// serveCost is the cost, in commands, of serving a task, socket or session besides its commands. The clock is read
-	// each time that lookAfter commands are spent.
+	// serveCost is the cost of a task, socket or session without its commands, in commands. The clock is read every
+	// lookAfter commands.
 	serveCost = 8
 	lookAfter = 64
 )
@@ -26,8 +25,7 @@ type input struct {
 	over  bool  // the time is up
 }
 
-// Allowance is how many commands may be dispatched for the client that is served now. The code that dispatches one
-// counts it down.
+// Allowance is how many commands may be dispatched for the client that is served now, for its code to count down.
 func (l *Loop) Allowance() *int { return &l.input.left }
 
 // Again queues r to be resumed, in this turn or a later one.
@@ -35,7 +33,7 @@ func (l *Loop) Again(r Resumer) { l.again = append(l.again, r) }
 
 func (l *Loop) part() { l.input = input{left: share} }
 
-// serve gives the next task, socket or session its share, or reports false if the time of this part of the turn is up.
+// serve gives the next task, socket or session its share; false: the time is up.
 func (l *Loop) serve() bool {
 	in := &l.input
 	if in.over {

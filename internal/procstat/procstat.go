@@ -10,7 +10,6 @@ import (
 	"github.com/gyrohq/gyro/inspect"
 )
 
-// every is how often a Meter measures; CPU is the mean of that time.
 const every = 3 * time.Second
 
 // Meter measures the process. Any goroutine may use it.
@@ -24,7 +23,6 @@ type Meter struct {
 	used time.Duration // of CPU, until then
 }
 
-// New returns a Meter that has measured the memory, and begins to measure the CPU.
 func New() *Meter { return newMeter(cpuTime, resident) }
 
 func newMeter(cpu func() (time.Duration, error), rss func() (int64, error)) *Meter {

@@ -40,7 +40,6 @@ type Channel struct {
 // Keys that become urgent meanwhile gather for the next one.
 const maxHasty = 2
 
-// Epoch of the versions for a client that subscribes, and the generation that the client belongs to.
 func (c *Channel) Epoch() (epoch string, generation uint32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +94,6 @@ func (c *Channel) batchSize() int {
 	return cmp.Or(c.state.opts.BatchSize, channel.DefaultPollBatchSize)
 }
 
-// plan makes the calls that are due for urgent keys, and sets the timer. The lock is held.
 func (c *Channel) plan() {
 	if c.closed {
 		return
@@ -134,7 +132,6 @@ func (c *Channel) interval() time.Duration {
 	return cmp.Or(c.state.opts.Interval, channel.DefaultPollInterval)
 }
 
-// cycle asks once for all keys that are tracked at its begin, in calls that are spread over the interval.
 type cycle struct {
 	// interval of now, which grows while the application is slow.
 	interval time.Duration
@@ -213,7 +210,7 @@ func (c *Channel) proceed() {
 	c.timer.Reset(max(y.next.Sub(now), 0))
 }
 
-// adapt returns the next interval: longer while the calls of a cycle take more than half of it, then shorter again.
+// adapt lengthens the interval while the calls of a cycle take more than half of it.
 func adapt(interval, usual, most, work time.Duration) time.Duration {
 	if most <= usual {
 		return usual

@@ -25,8 +25,8 @@ type Owner interface {
 	Reset()
 }
 
-// Keys are the keys of one shared poll channel that one client tracks. They send it the newest values. Only the client's
-// loop uses them.
+// Keys are the keys of a channel that one client tracks, and send it the newest values. Only the client's loop uses
+// them.
 type Keys struct {
 	loop    *Loop
 	owner   Owner
@@ -123,7 +123,6 @@ func (k *Keys) Check(req *protocol.SubRefreshRequest) error {
 	return nil
 }
 
-// fits tells whether the client may track so many keys as after a request with n items.
 func (k *Keys) fits(req *protocol.SubRefreshRequest, n int) bool {
 	most := cmp.Or(k.opts.MaxKeys, channel.DefaultMaxKeys)
 	if len(k.keys)+n <= most {
@@ -226,7 +225,6 @@ func (k *Keys) track(req *protocol.SubRefreshRequest, gone map[string]bool, expi
 	return wants
 }
 
-// items puts values that the node keeps into the result; what does not fit is pushed.
 func (k *Keys) items(wants []want, budget int, e protocol.Encoding, r *Result) {
 	var pubs []*channel.Publication
 	for i := range wants {
@@ -248,7 +246,6 @@ func (k *Keys) items(wants []want, budget int, e protocol.Encoding, r *Result) {
 // LeftOut is how many values the result lacks, because they do not fit the client's JSON.
 func (r *Result) LeftOut() int { return r.results.LeftOut }
 
-// overhead estimates what a value in a reply takes besides key and data, in bytes.
 const overhead = 64
 
 // Reset drops the items of a result.

@@ -13,7 +13,6 @@ import (
 
 var seed = maphash.MakeSeed()
 
-// entry is a key that some client tracks, or did until a moment ago.
 type entry struct {
 	key string
 	// loops with trackers, by bit, and how many loops that are.
@@ -78,7 +77,7 @@ func (s *state) add(key string, loop int) *entry {
 	return e
 }
 
-// remove undoes an add at the time now, in ns. With more than 64 loops, one may get the changes in vain.
+// now is in ns. With more than 64 loops, one may get the changes in vain.
 func (s *state) remove(key string, loop, loops int, now int64) {
 	e := s.keys[key]
 	if e == nil || e.loopCount == 0 {
@@ -109,8 +108,7 @@ func (s *state) forgetIdle(since int64) {
 	s.idle = slices.Delete(s.idle, 0, n)
 }
 
-// seek returns the value for a tracker that has a version, if the node keeps a newer one. If it must ask the
-// application, it does so at once.
+// seek returns the newest value for a tracker of a version, if the node keeps one, or asks the application at once.
 func (s *state) seek(e *entry, version uint64) *channel.Publication {
 	switch {
 	case e.known() && e.version <= version, !e.known() && version > 0:
@@ -137,8 +135,7 @@ func (s *state) note(e *entry) {
 	}
 }
 
-// hurryNoted makes the noted keys urgent, once more if a call for them is under way. It returns false if no client
-// tracks any of them.
+// hurryNoted returns false if no client tracks any of them.
 func (s *state) hurryNoted() (found bool) {
 	for _, e := range s.noted {
 		e.noted = false
@@ -158,7 +155,6 @@ type request struct {
 	generation uint32
 }
 
-// ask takes the entries that some client tracks and that no other call asks for; nil if there are none.
 func (s *state) ask(entries []*entry) *request {
 	r := &request{generation: s.generation}
 	for _, e := range entries {

@@ -74,7 +74,7 @@ func (t *Table) Close() {
 	t.calls.Wait()
 }
 
-// Acquire returns a channel for a subscriber, and counts it until Release. opts replaces the channel's options.
+// Acquire counts a subscriber until Release. opts replaces the channel's options.
 func (t *Table) Acquire(ch string, opts *channel.SharedPoll) *Channel {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -134,7 +134,7 @@ func (t *Table) forget(c *Channel) {
 	c.close()
 }
 
-// Find returns a channel, or nil if it has no subscribers. It costs a load if there are no channels.
+// Find returns nil without subscribers. It costs a load if there are no channels.
 func (t *Table) Find(ch string) *Channel {
 	if t.size.Load() == 0 {
 		return nil

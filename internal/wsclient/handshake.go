@@ -73,7 +73,6 @@ func AppendRequest(dst []byte, host, uri, key, protocol string, header http.Head
 
 type answer struct{ upgrade, accept, protocol, extensions []byte }
 
-// check fails if the answer to a request with this key and protocol does not open a WebSocket.
 func (a *answer) check(key, protocol string) error {
 	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	var accept [28]byte
@@ -89,8 +88,8 @@ func (a *answer) check(key, protocol string) error {
 	return nil
 }
 
-// ParseAnswer returns the size of the answer to AppendRequest, or 0 if data has only a part of it. It fails if the
-// answer does not open a WebSocket; with a *StatusError, without a body, if the server has refused.
+// ParseAnswer returns the size of the answer to AppendRequest, or 0 if data has only a part of it. It fails if that
+// opens no WebSocket; with a *StatusError if the server has refused.
 func ParseAnswer(data []byte, key, protocol string) (size int, err error) {
 	end := bytes.Index(data, []byte("\r\n\r\n"))
 	switch {

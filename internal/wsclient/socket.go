@@ -1,6 +1,6 @@
-// Package wsclient is the client's end of WebSocket (RFC 6455), without extensions, and of endless streams. Package
-// client, gyrotest and tests that read a server's messages use its Conn, which has a goroutine and a buffer of 512 bytes
-// while it waits. Loads read thousands of connections by themselves, and use only its frames and its handshake.
+// Package wsclient is the client's end of WebSocket (RFC 6455), without extensions, and of endless streams. A Conn, for
+// package client, gyrotest and tests, has a goroutine and a buffer of 512 bytes while it waits. Loads read thousands of
+// connections by themselves, and use only frames and the handshake.
 package wsclient
 
 import (
@@ -184,7 +184,6 @@ func (c *Conn) Next() ([]byte, error) {
 	}
 }
 
-// broken ends the connection, and tells the server the rule that it has broken.
 func (c *Conn) broken(err error) error {
 	switch {
 	case errors.Is(err, ErrTooBig):
