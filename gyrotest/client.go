@@ -170,8 +170,8 @@ func (c *Client) Mute() {
 // Vanish ends the connection without a word to the server, as a lost network does.
 func (c *Client) Vanish() { c.conn.drop() }
 
-// wait waits until found, which is called with the lock held, returns true. The test fails after the timeout, or if the
-// connection ends before.
+// wait waits until found, called with the lock held, returns true. The test fails after the timeout or the connection's
+// end.
 func (c *Client) wait(what string, found func() bool) {
 	c.tb.Helper()
 	timeout := time.NewTimer(c.timeout)

@@ -66,8 +66,8 @@ type Server struct {
 	URL string
 }
 
-// NewServer starts a node like NewNode, and serves WebSocket on a free port of 127.0.0.1 until the test ends. For a
-// program with routes and middleware of its own, use httptest.NewServer, and dial its address.
+// NewServer starts a node like NewNode, and serves WebSocket on a free port of 127.0.0.1 until the test ends. A program
+// with routes of its own uses httptest.NewServer.
 func NewServer(tb testing.TB, cfg gyro.Config) *Server {
 	tb.Helper()
 	node := NewNode(tb, cfg)

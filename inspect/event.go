@@ -30,9 +30,9 @@ const (
 	// the part has reconnected.
 	Failing
 	Working
-	// The stream of Channel has begun anew, so no client can recover the publications before. Event.What names what
-	// showed it to the node: a "publication", a "check" of positions or a "recovery"; Text has the epochs. A node
-	// records it once for all clients, and again after a minute at the earliest.
+	// The stream of Channel has begun anew, so no client can recover the publications before. Event.What is what showed
+	// it: a "publication", a "check" of positions or a "recovery"; Text has the epochs. A node records it for all
+	// clients, once per minute at most.
 	NewEpoch
 )
 

@@ -23,9 +23,9 @@ type distribution struct {
 	recent  *[ages]recent // for the quantiles; nil: none
 }
 
-// buckets count values in exponential buckets: bucket n has the values up to 2^(n/8+lowest), the first bucket all lesser
-// ones, too, and the last one all greater ones. The growth factor, 1.09, is the factor of native histograms of schema 3,
-// so the middle of a bucket differs from its values by 4.5% at most.
+// buckets count values: bucket n has those up to 2^(n/8+lowest), the first all lesser ones, too, and the last all
+// greater ones. The growth factor, 1.09, is that of native histograms of schema 3, so the middle of a bucket differs
+// from its values by 4.5% at most.
 type buckets [(highest-lowest)*perOctave + 1]uint64
 
 const (

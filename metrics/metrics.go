@@ -44,7 +44,7 @@ type Config struct {
 	// h1, h2 or h3, and an empty text for others. Default: the label is empty.
 	AcceptProtocol bool
 	// ClientLabels are keys of labels that the application gives clients (gyro.ConnectReply.Labels), of letters, digits
-	// and underscores, observe.MaxClientLabels at most. Each is a label app_KEY of the families client_connections_* and
+	// and underscores, observe.MaxClientLabels at most. Each is a label app_KEY of client_connections_* and
 	// client_subscriptions_*: the value, empty if the client has none, or other.
 	ClientLabels []string
 	// ClientLabelSets bounds the combinations of these values; others are counted together, with the value other in all
@@ -108,9 +108,9 @@ func (m *Metrics) tooManyLabels() {
 		"labels", m.cfg.ClientLabels, "limit", cmp.Or(m.cfg.ClientLabelSets, 100))
 }
 
-// Handler serves the metrics with the metrics of the Go runtime, of the process, and of others. It does not offer
-// OpenMetrics, which would append _total to the names of counters that dashboards know without it. At most 16 scrapes
-// are answered at a time, more are refused with 503.
+// Handler serves the metrics, with those of the Go runtime, of the process, and of others. It does not offer
+// OpenMetrics, which would append _total to counters that dashboards know without it. At most 16 scrapes are answered at
+// a time, more are refused with 503.
 func (m *Metrics) Handler(others ...prometheus.Collector) http.Handler {
 	return promhttp.HandlerFor(m.Gatherer(others...), promhttp.HandlerOpts{
 		ErrorLog:            errorLog{m.cfg.Logger},

@@ -124,8 +124,7 @@ func (n *node) export(out values) {
 	out.gauge(n.ready, float64(oneIf(ready)))
 }
 
-// sample returns the sizes of the node, and its load. It asks the node if the last answer is not fresh; it is not ok if
-// the node has never answered.
+// sample asks the node if the last answer is not fresh; it is not ok if the node has never answered.
 func (n *node) sample() (sizes [5]int, load observe.Load, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// stripes are copies of the same counters, each with a lock. Goroutines that count at the same time take different ones,
-// so they hardly ever wait for each other, nor for a scrape, which adds all copies up.
+// stripes are copies of the same counters, so that goroutines hardly ever wait for each other, nor for a scrape, which
+// adds all copies up.
 type stripes[T any] []stripe[T]
 
 type stripe[T any] struct {

@@ -30,9 +30,9 @@ type ClientLabels struct {
 	warned  bool
 }
 
-// NewClientLabels returns labels with these keys, MaxClientLabels at most. It tells apart at most limit combinations of
-// their values, and at most MaxLabelSets, by the first 64 bytes of a value. It calls full once: for the first client
-// beyond the limit, on its loop.
+// NewClientLabels returns labels with at most MaxClientLabels keys. It tells apart at most limit combinations of their
+// values, and at most MaxLabelSets, by the first 64 bytes of a value. It calls full once, for the first client beyond
+// the limit, on its loop.
 func NewClientLabels(keys []string, limit int, full func()) *ClientLabels {
 	l := &ClientLabels{keys: keys[:min(len(keys), MaxClientLabels)], limit: min(limit, MaxLabelSets), full: full}
 	var none, other [MaxClientLabels]string

@@ -1,6 +1,6 @@
-// Package observe has the counts and events of a node's clients, for metrics and traces: gyro.Config.Observer takes an
-// Observer. Each loop of the node counts for itself, and hands its counts over once per turn (Turn). Events elsewhere,
-// at the engines for example, are added to Totals, which can be read at any time.
+// Package observe has the counts and events of a node's clients, for metrics and traces: see gyro.Config.Observer. Each
+// loop counts for itself, and hands its counts over once per turn (Turn). Events elsewhere are added to Totals, which
+// can be read at any time.
 package observe
 
 import (
@@ -14,25 +14,25 @@ import (
 // Observer of a node. Nil functions are not called. A panic of Turn is logged; one of Effect counts as a panic of the
 // handler.
 type Observer struct {
-	// Turn is called by a loop at the end of each turn with new counts, and earlier if a list of t is full. All clients
-	// of the loop wait for it, so it must not block. Loops call it concurrently. t is valid during the call only.
+	// Turn is called by each loop, concurrently, at the end of a turn with new counts, and earlier if a list of t is
+	// full. All clients of the loop wait for it, so it must not block. t is valid during the call only.
 	Turn func(t *Turn)
-	// Effect is called before a handler or an engine is called for a client, and may return nil or a function that is
-	// called afterwards, with the error: a tracer begins a span in Effect and ends it in done. The handler or engine
-	// gets the returned context, which must be ctx or derived from it. Both are called on the goroutine of the effect:
-	// if e is Inline it is the client's loop, and they must not block.
+	// Effect is called before a handler or an engine is called for a client, which gets the returned context: ctx or one
+	// derived from it. done, which may be nil, is called afterwards. A tracer begins a span in Effect and ends it in
+	// done. Both are called on the goroutine of the effect: if e is Inline it is the client's loop, and they must not
+	// block.
 	Effect func(ctx context.Context, e Effect) (_ context.Context, done func(err error))
 	// Totals, if it is not nil, counts events that do not happen on loops. The node adds to it; any goroutine may read
 	// it.
 	Totals *Totals
 	// Refused is called for each refusal, before it is written to the log, which leaves out repeated lines. It may
-	// change the refusal: to name the program's own setting in place of a field of gyro.Config, for example. It is
-	// called on loops and other goroutines, and must not block. Answers of handlers with the application's own codes are
-	// refusals only if refusal.Because made them.
+	// change the refusal: to name the program's own setting in place of a field of gyro.Config, for example. Any
+	// goroutine calls it, also loops, so it must not block. Handlers' answers with codes of the application are refusals
+	// only if refusal.Because made them.
 	Refused func(f *refusal.Refusal)
-	// Namespace, if it is not nil, returns the namespace of a channel: counts are kept for each. Metrics keep counters
-	// for each text that it has returned, so there must be few: names that the program knows, and an empty text for all
-	// other channels. It is called on loops and other goroutines, some times per publication, and must not block.
+	// Namespace, if it is not nil, returns the namespace of a channel. Counts are kept for each text that it has
+	// returned, so there must be few: names that the program knows, and an empty text for all other channels. Any
+	// goroutine calls it, also loops, some times per publication, so it must not block.
 	Namespace func(channel string) string
 	// ClientNames are the names of software that counts tell apart (Agent), 63 at most. Other clients are counted
 	// together.
@@ -66,8 +66,8 @@ type Client interface {
 	UserID() string
 }
 
-// Turn has the counts of a loop since its last call of Observer.Turn. Numbers that grow and shrink are counted as
-// additions and removals, under the same labels: the difference of the sums over all turns is the number of now.
+// Turn has the counts of a loop since its last call of Observer.Turn. What grows and shrinks is counted as additions and
+// removals: the difference of the sums over all turns is the number of now.
 type Turn struct {
 	// Transports with counts, in no order.
 	Transports []Transport
@@ -88,13 +88,12 @@ type Turn struct {
 	Deliveries int
 	// Filtered are publications that subscriptions skipped because of a tags filter.
 	Filtered []Filtered
-	// Lags are the ages of publications, by the time that the broker gave them, when the loop takes them, in whole
-	// milliseconds; publications without a time are left out. Broadcasts are the times of deliveries: from the turn that
-	// begins to deliver a publication, after a batching window, to the end of the turn that writes it to the last
-	// subscriber of the loop. Each loop with subscribers of the channel reports a publication once in both. Writes are
-	// the times from the publish, by the time of the publication, to the end of the same turn, up to a millisecond too
-	// long, with the wait in batching windows and without the wait for slow clients (Load). Times of other nodes are
-	// corrected by the difference of their clocks (Load.ClockSkew).
+	// Lags are the ages of publications, by the broker's time, when the loop takes them, in whole milliseconds;
+	// publications without a time are left out. Broadcasts are the times of deliveries: from the turn that begins to
+	// deliver a publication, after a batching window, to the end of the turn that writes it to the last subscriber of
+	// the loop. Each loop with subscribers reports a publication once in both. Writes are the times from the publish, by
+	// the time of the publication, to the end of the same turn, up to a millisecond too long, with the wait in batching
+	// windows and without the wait for slow clients (Load). Times of other nodes are corrected by Load.ClockSkew.
 	Lags, Broadcasts, Writes []Timing
 	// Bytes that transports have taken from the clients' queues.
 	Bytes int
@@ -109,8 +108,8 @@ type Transport struct {
 	Namespace string
 	// Accepted connections, counted before their clients send anything.
 	Accepted int
-	// Sent counts the messages that were queued for clients, Received the commands and pongs that arrived, both by
-	// Message. The size of a one-way client's connect request is only known if it came as a message.
+	// Sent are messages queued for clients, Received commands and pongs, by Message. The size of a one-way client's
+	// connect request is only known if it came as a message.
 	Sent, Received [NumMessages]Traffic
 }
 
@@ -136,8 +135,8 @@ type Filtered struct {
 	Count     int
 }
 
-// Traffic is a number of messages and their size before the transport compresses and frames them, without the line
-// breaks between them in JSON and with the lengths before them in Protobuf.
+// Traffic is a number of messages and their size before the transport compresses and frames them, without line breaks
+// between them in JSON and with the lengths before them in Protobuf.
 type Traffic struct{ Messages, Bytes int }
 
 // Command that was answered.
@@ -195,7 +194,6 @@ type Load struct {
 	QueuedClients, QueuedBytes, LargestQueue int
 	OldestQueued                             time.Duration
 	// ClockSkew is how far the clock of the node is ahead of the median of the cluster's nodes, negative if it is
-	// behind. The nodes measure it by the messages that they exchange, to about a millisecond in a data centre. It is 0
-	// for a node without others.
+	// behind, to about a millisecond in a data centre; 0 for a node without others.
 	ClockSkew time.Duration
 }

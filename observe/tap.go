@@ -28,8 +28,8 @@ type Tap struct {
 
 // Events of taps.
 const (
-	// TapReceived is a command of a client, TapSent a reply or a push to one, TapDelivered a publication, a join or a
-	// leave to one, and TapPublished such a message on its way to all subscribers of a node.
+	// TapReceived is a client's command, TapSent a reply or push to one client, TapDelivered a publication, join or
+	// leave to one, and TapPublished such a message to all subscribers of a node.
 	TapReceived  = "received"
 	TapSent      = "sent"
 	TapDelivered = "delivered"

@@ -10,9 +10,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Totals counts events that do not happen on loops, by the namespace of the channel (Observer.Namespace). The zero value
-// is ready; the program gives it to the node in Observer.Totals. Any goroutine may use it. The methods that add are for
-// the node, and do nothing for nil.
+// Totals counts events that do not happen on loops, by the namespace of the channel. The zero value is ready, for
+// Observer.Totals. Any goroutine may use it. The methods that add are for the node, and do nothing for nil.
 type Totals struct {
 	unnamed space // of channels without a namespace, and of events without a channel
 	named   atomic.Pointer[map[string]*space]
@@ -24,8 +23,7 @@ type Totals struct {
 
 type space [parts]part
 
-// parts is how many copies of the counters there are, so that goroutines on several processors rarely add to the same
-// one: a power of two.
+// parts is a power of two: how many copies of the counters keep goroutines on several processors apart.
 const parts = 8
 
 // part is one copy of the counters. It fills whole cache lines.

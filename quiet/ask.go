@@ -34,8 +34,8 @@ func NewAsker(nc net.Conn) *Asker {
 	return a
 }
 
-// Ask does the work of Pending, Write and Read: it writes the question and reads at least a part of the answer. Neither
-// slice may be empty. No other goroutine may read or write meanwhile.
+// Ask writes the question and reads at least a part of the answer. Neither slice may be empty. No other goroutine may
+// read or write meanwhile.
 func (a *Asker) Ask(question, answer []byte) (written, read int, err error) {
 	a.question, a.answer, a.asked = question, answer, false
 	a.pending, a.written, a.read, a.failed, a.errno = false, 0, 0, &a.conn.in, 0

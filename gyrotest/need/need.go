@@ -54,9 +54,9 @@ var places = []string{"/usr/sbin", "/usr/lib/postgresql/*/bin"}
 // imports are the modules that Python must be able to import for a name of this table.
 var imports = map[string]string{"python3-venv": "ensurepip, venv"}
 
-// Known is an environment variable in which a program that runs tests lists the installed programs. Find reads it, and
-// uses nothing of it, so that Go runs a skipped test again after a program was installed, instead of reporting the kept
-// result. Its name does not begin with GYRO_, because the server warns of unknown ones.
+// Known is an environment variable that lists the installed programs. Find only reads it, so that Go runs a skipped test
+// again after a program was installed, instead of reporting the kept result. Its name does not begin with GYRO_, because
+// the server warns of unknown ones.
 const Known = "E2E_PROGRAMS"
 
 // Program returns the path of a program of this package. Without the program it skips the test, or fails it with
@@ -70,8 +70,7 @@ func Program(tb testing.TB, name string) string {
 	return path
 }
 
-// Have reports whether a program is there, for a test that leaves out a part without it. Otherwise it logs the package
-// to install, or fails the test with CI=true.
+// Have is Program for a test that leaves out a part. It logs the package to install.
 func Have(tb testing.TB, name string) bool {
 	tb.Helper()
 	_, ok := Find(name)
@@ -85,7 +84,7 @@ func Have(tb testing.TB, name string) bool {
 	return ok
 }
 
-// Path returns the path of a program for callers that cannot skip a test. The error is the Line of a skipped test.
+// Path returns the path of a program, or the Line of a skipped test as the error, for callers that cannot skip.
 func Path(program string) (string, error) {
 	path, ok := Find(program)
 	if !ok {

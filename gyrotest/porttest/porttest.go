@@ -21,9 +21,8 @@ const first, end = 12000, 32768
 // either while this one lives, because a program may need long to listen on it.
 func Free() (int, error) { return FreePair(0) }
 
-// Address returns 127.0.0.1 with a port of Free, for a listener that a test closes, and opens again or leaves closed. A
-// port that the system had chosen could meanwhile be used for an outgoing connection, even for one that a client tries
-// to open to this port.
+// Address returns 127.0.0.1 with a port of Free, for a listener that a test closes, and perhaps opens again. Systems
+// could use a port of their own choice meanwhile for an outgoing connection, even one to this port.
 func Address(tb testing.TB) string {
 	tb.Helper()
 	port, err := Free()

@@ -1,8 +1,8 @@
-// Package clocks measures how far the clocks of the nodes of a cluster differ. Each node sends in its signs of life the
-// time of its clock, and how long the messages of other nodes took at best, by both clocks. The difference of the clocks
-// is in one of these figures with a plus and in the other with a minus, so half of the difference between both figures
-// is the difference of the clocks, as far as messages are equally fast in both directions. The best figure of some
-// minutes counts, as most of the time that a message takes is waiting.
+// Package clocks measures how far the clocks of a cluster's nodes differ. Each node sends in its signs of life its time,
+// and how long the messages of other nodes took at best, by both clocks. The difference of the clocks makes one of two
+// nodes' figures larger and the other smaller, so half of the difference of the figures is the difference of the clocks,
+// as far as messages are equally fast both ways. The best figure of some minutes counts, as most of a message's time is
+// waiting.
 package clocks
 
 import (
@@ -18,9 +18,8 @@ const (
 	period = time.Minute
 	// forget is how long a node counts after its last sign of life, or its last report of this one.
 	forget = 5 * time.Minute
-	// MaxReports and minReports bound the reports in a sign of life. Nodes take turns in them, so that each is in one of
-	// rounds signs of life, or of more if there are more than rounds*MaxReports nodes: a report for each of n nodes
-	// would make n*n reports.
+	// MaxReports and minReports bound the reports in a sign of life. Nodes take turns in them, over rounds signs of life
+	// or more: a report for each of n nodes would make n*n reports.
 	MaxReports, minReports = 32, 4
 	rounds                 = 20
 	// If the system's clock moved more than jump against the monotonic one between two signs of life, it was set, and

@@ -68,8 +68,8 @@ func (r *Recorder) Node() *Ring {
 }
 
 // Ring holds the latest records of a loop. Any goroutine may use it: a work queue records refusals, and a reader can read
-// although the loop hangs. The lock is hardly ever contended, and held for one record, or for the copy of one chunk. The
-// methods of a nil Ring do nothing.
+// although the loop hangs. The lock is held for one record, or for the copy of one chunk. The methods of a nil Ring do
+// nothing.
 type Ring struct {
 	mu     sync.Mutex
 	chunks []chunk

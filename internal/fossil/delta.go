@@ -69,9 +69,9 @@ func (e *encoder) insert(to int) {
 	}
 }
 
-// search encodes target up to end, or somewhat less, by finding parts of it anywhere in the base. It looks up the hash
-// of the bytes from each place on, and extends each match to both sides. The longer it finds nothing, the wider its
-// steps. They stay odd, so that among 16 steps through an equal part one meets the beginning of a block.
+// search encodes target up to end, or somewhat less, by the hash of the bytes from each place on, and extends each match
+// to both sides. The longer it finds nothing, the wider its steps. They stay odd, so that among 16 steps through an
+// equal part one meets the beginning of a block.
 func (e *encoder) search(ix *index, end int) {
 	misses := 0
 	for i := e.done; i+blockSize <= end; {

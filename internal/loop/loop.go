@@ -1,7 +1,6 @@
-// Package loop runs the loops of a node. A loop owns sessions, their part of the hub, their timers and their output:
-// everything that concerns a session happens on its loop, in turns. Each turn takes the tasks and messages that were
-// posted, fires timers, and flushes every touched session once, so that the whole output of the turn leaves in one
-// write.
+// Package loop runs the loops of a node. Everything that concerns a session, its part of the hub, its timers and its
+// output happens on its loop, in turns. Each turn takes the tasks and messages that were posted, fires timers, and
+// flushes every touched session once, so that the whole output of the turn leaves in one write.
 package loop
 
 import (
@@ -36,14 +35,14 @@ const (
 	// maxMessages is how many messages may wait for a loop before publishers wait: a node whose clients cannot take more
 	// slows its publishers down.
 	maxMessages = 1024
-	// A turn has a budget of deliveries: so much for each message that is under way, within these bounds. A subscriber
-	// costs 1, and 1 more for each 16 messages that it gets; a write takes 4 to 8 us. Short turns let publishers have
-	// their answers and publish more, which leaves in the same writes. But every turn makes the frames of its messages
-	// again, and must deliver enough to be worth that.
+	// A turn has a budget of deliveries for each message that is under way, within these bounds. A subscriber costs 1,
+	// and 1 more for each 16 messages; a write takes 4 to 8 us. Short turns let publishers have their answers and
+	// publish more, which leaves in the same writes. But every turn makes the frames of its messages again, and must
+	// deliver enough to be worth that.
 	slicePerMessage = 8
 	minSlice        = 128
 	maxSlice        = 512
-	// ticks is how many timers a turn fires. Most of them ping. After so many, the first pongs are there, and their
+	// ticks is how many timers, mostly pings, a turn fires: after so many, the first pongs are there, and their
 	// connections are still in the processor's cache.
 	ticks = 128
 	// keepItems is the largest inbox whose memory is kept for the next turn.
@@ -52,9 +51,8 @@ const (
 
 // Loop owns sessions. Any goroutine may call Post, PostMessage and Close, and only tasks of the loop the rest.
 type Loop struct {
-	// OnPanic, if set before Run, is told the subject that panicked in a turn: a Task, Timed, Resumer, Flusher,
-	// hub.Subscriber or transport.Watcher. The turn goes on with the next subject. OnPanic must not panic. If it is nil,
-	// a panic ends the process.
+	// OnPanic, if set before Run, is told the Task, Timed, Resumer, Flusher, hub.Subscriber or transport.Watcher that
+	// panicked; the turn goes on with the next one. OnPanic must not panic. Without it, a panic ends the process.
 	OnPanic func(subject, reason any, stack []byte)
 
 	// OnTurn, if set before Run, is called at the end of each turn.
@@ -100,8 +98,8 @@ func New() *Loop {
 	return l
 }
 
-// Clock returns nanoseconds since the Unix epoch. Only the monotonic clock moves it: a step of the system's clock
-// neither stops pings nor lets all deadlines pass at once.
+// Clock returns Unix nanoseconds that only the monotonic clock moves: a step of the system's clock neither stops pings
+// nor lets all deadlines pass at once.
 func (l *Loop) Clock() int64 { return l.start.UnixNano() + int64(time.Since(l.start)) }
 
 // Post queues a task, in order with other tasks, without blocking. It reports false if the loop is closed.
@@ -111,8 +109,8 @@ func (l *Loop) Post(t Task) bool {
 	return l.add(item{task: t})
 }
 
-// PostMessage queues a message, in order with other messages of its channel. Tasks may overtake it. It waits while the
-// loop has too many messages to deliver, so a loop must not call it.
+// PostMessage queues a message, behind others of its channel, and waits while the loop has too many to deliver, so a
+// loop must not call it. Tasks may overtake the message.
 func (l *Loop) PostMessage(m *hub.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,8 +155,7 @@ func (l *Loop) Schedule(t Timed, at int64) { l.wheel.set(t, at) }
 // Dirty queues f to be flushed when the turn ends. Callers queue it once per turn.
 func (l *Loop) Dirty(f Flusher) { l.dirty = append(l.dirty, f) }
 
-// Close ends the loop, and waits for that. Everything that was posted before is done, and messages that wait for their
-// window are delivered.
+// Close ends the loop after everything that was posted before, and delivers messages that wait for their window.
 func (l *Loop) Close() {
 	l.mu.Lock()
 	l.closed = true

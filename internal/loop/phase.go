@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 )
 
-// neighbours is how many sessions in a row get the same phase. The memory of connections that were opened one after the
-// other lies side by side, above all the kernel's. If 64 of them are pinged together, a ping and its pong cost a third
-// less than if they lie all over the memory, which is not in the cache then.
+// neighbours is how many sessions in a row get the same phase. The memory, above all the kernel's, of connections that
+// were opened one after the other lies side by side. If 64 of them are pinged together, a ping and its pong cost a third
+// less than if they lie all over the memory.
 const neighbours = 64
 
 type phases struct {

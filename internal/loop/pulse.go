@@ -15,8 +15,8 @@ const (
 	pulseTimeout  = 3 * time.Second
 )
 
-// Pulse measures whether the loops of a node keep up, by canaries that are tasks like the tasks of clients. It has one
-// timer and no goroutine. Any goroutine may use it.
+// Pulse measures by canaries, tasks like those of clients, whether loops keep up, with one timer and no goroutine. Any
+// goroutine may use it.
 type Pulse struct {
 	start    time.Time
 	canaries []canary
@@ -42,8 +42,7 @@ func (c *canary) Run() {
 	c.sent.Store(0)
 }
 
-// NewPulse returns a Pulse that sends no canaries before Begin. With each canary it calls the ticks that are not nil,
-// which must not block.
+// NewPulse returns a Pulse. With each canary it calls the ticks that are not nil, which must not block.
 func NewPulse(loops []*Loop, ticks ...func()) *Pulse {
 	p := &Pulse{start: time.Now(), canaries: make([]canary, len(loops)), ticks: ticks}
 	for i, l := range loops {

@@ -21,12 +21,10 @@ const (
 	wheelTick = int64(50e6)
 )
 
-// keepSlot is the largest slot whose memory is kept. Clients that came at the same time share only their first deadline,
-// so a larger slot is rarely needed again.
+// keepSlot: clients that came at the same time share only their first deadline, so a larger slot is rarely needed again.
 const keepSlot = 64
 
-// wheel is a hashed timing wheel: to set, move and clear a deadline is O(1) and needs no memory but a slice element, for
-// any number of timers.
+// wheel is a hashed timing wheel: a change of a deadline is O(1) and needs no memory but a slice element.
 type wheel struct {
 	slots [wheelSlots][]Timed
 	// done is the last tick that was begun, with the first rest timers of its slot still to be handled.
@@ -72,8 +70,8 @@ func (w *wheel) clear(tm *Timer) {
 // tickCost is the cost of a Tick, which usually writes to a socket, in looks at timers that are due in a later round.
 const tickCost = 32
 
-// advance calls Tick of at most most timers that are due at now, and reports whether there are more. Timers of later
-// rounds count, but little. It notes in current whose Tick it calls.
+// advance calls Tick of at most most due timers, and reports whether there are more. Timers of later rounds count, but
+// little. It notes in current whose Tick it calls.
 func (w *wheel) advance(now int64, most int, current *any) (more bool) {
 	budget := most * tickCost
 	if w.rest > 0 && !w.handle(now, &budget, current) {
@@ -94,7 +92,7 @@ func (w *wheel) advance(now int64, most int, current *any) (more bool) {
 	return false
 }
 
-// handle calls Tick of the due timers in the rest of the slot of done, or reports false if the budget is used up before.
+// handle calls Tick of the due timers in the rest of the slot of done, or reports false if the budget is used up.
 func (w *wheel) handle(now int64, budget *int, current *any) bool {
 	slot := w.done % wheelSlots
 	// Backwards, because the last timer of the slot replaces one that is cleared. Look at the slot again each time,

@@ -155,8 +155,8 @@ func limit(n int) (int, error) {
 	return cmp.Or(n, inspect.DefaultLimit), nil
 }
 
-// ask makes a survey of all nodes, or of the node with the UID to, and calls take with each answer. If an answer cannot
-// be used, it returns an error after it has taken all others.
+// ask asks all nodes, or the node to, and calls take with each answer. If an answer cannot be used, it returns an error
+// after all others.
 func (i *Inspector) ask(ctx context.Context, op string, req message, to string, take func(uid string, data []byte) error) error {
 	answers, err := i.Survey(ctx, op, req.AppendProto(nil), to)
 	for uid, a := range answers {

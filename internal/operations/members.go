@@ -1,6 +1,5 @@
-// Package operations has the operations of a node for other nodes and for operators. Member carries out commands of the
-// cluster on this node's clients, and answers the surveys of other nodes. Inspector finds the connections of all nodes,
-// and their recorded events.
+// Package operations has the operations of a node for other nodes and for operators: Member carries out commands on this
+// node's clients and answers surveys, Inspector finds connections and recorded events of all nodes.
 package operations
 
 import (

@@ -112,9 +112,8 @@ func (p *Poller) control(op, fd int, events uint32) error {
 	return nil
 }
 
-// Poll calls the watchers of sockets that are ready, without waiting, and reports whether there may be more. It calls
-// next before each and stops if that returns false; the next Poll goes on from there. It notes in current which watcher
-// it calls.
+// Poll calls the watchers of ready sockets, without waiting, and reports whether there may be more. It calls next before
+// each and stops if that returns false; the next Poll goes on there. It notes in current which watcher it calls.
 func (p *Poller) Poll(next func() bool, current *any) (more bool) {
 	if p.served == p.n {
 		p.served, p.n = 0, ready(p.fd, p.events[:])
@@ -132,9 +131,9 @@ func (p *Poller) Poll(next func() bool, current *any) (more bool) {
 	return more
 }
 
-// Wait calls wake whenever a descriptor has become ready, until the poller is closed. Go's poller is edge-triggered: it
-// tells of each event after the last one that it has told of. So if Poll found nothing, wake is called for everything
-// that happens from then on; if Poll reported that there may be more, its caller has to call Poll again.
+// Wait calls wake whenever a descriptor has become ready, until the poller is closed. Go's poller is edge-triggered: if
+// Poll found nothing, wake is called for everything that happens from then on; if Poll reported that there may be more,
+// its caller has to call it again.
 func (p *Poller) Wait(wake func()) {
 	_ = p.raw.Read(func(uintptr) bool { // fails when the poller is closed
 		wake()

@@ -1,10 +1,9 @@
 // Package position follows the positions of subscriptions in their streams (Position), and finds losses that no
-// publication shows (Checker): it compares the positions of a node's subscriptions with the tops of their streams, one
-// read per channel. A check begins a round and reads the tops. When everything that was accepted before must have
-// arrived, the checker posts each top behind the publications of its channel. A position that has not moved since the
-// round began must be the top; one that has moved was confirmed by the publication that moved it. So a publication that
-// the node holds up is not taken for a loss, a subscription that is younger than the round is not judged, and a stream
-// that lost its newest entries is noticed.
+// publication shows (Checker): it compares positions with the tops of their streams, one read per channel. A check
+// begins a round and reads the tops. When everything that was accepted before must have arrived, it posts each top
+// behind the publications of its channel. A position that has not moved since the round began must be the top; the
+// publication that moved another one has confirmed it. So a publication that the node holds up is not taken for a loss,
+// a subscription that is younger than the round is not judged, and a stream that lost its newest entries is noticed.
 package position
 
 import (
@@ -54,9 +53,8 @@ const (
 	batchSize = 512
 	// minStep is the least time between two buckets.
 	minStep = 10 * time.Millisecond
-	// With a Delay of shortDelay and more, buckets that have become due within pace are checked together, so that an
-	// idle node wakes up rarely and asks for many tops at once. If they are more than a batch, each bucket is checked
-	// when it is due.
+	// With a Delay of shortDelay and more, buckets that are due within pace are checked together, so that an idle node
+	// wakes up rarely and asks for many tops at once, unless they are more than a batch.
 	shortDelay = 10 * time.Second
 	pace       = time.Second
 	// retryDelay is when reads that failed after a loss are tried once more.
@@ -87,7 +85,7 @@ func (c *Checker) Watch(ch string, metaTTL time.Duration) {
 // begin anew after each loss.
 func (c *Checker) Fragile(ch string) { c.cfg.Routes.SetCheck(ch, route.Check{Fragile: true}) }
 
-// Lost asks for an immediate check of the watched channels that match accepts. It does not block. The next checks answer
+// Lost asks, without blocking, for an immediate check of the watched channels that match accepts. The next checks answer
 // all calls that come while checks are under way.
 func (c *Checker) Lost(match func(ch string) bool) {
 	c.mu.Lock()

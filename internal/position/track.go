@@ -5,8 +5,8 @@ import (
 	"github.com/gyrohq/gyro/internal/hub"
 )
 
-// Position is the position in a stream that the client of a subscription has reached. Each publication is compared with
-// it, and it decides how publications are encoded for the client.
+// Position is the position in a stream that a client has reached. It decides how publications are encoded for the
+// client.
 type Position struct {
 	// Offset and Epoch are tracked if Positioned is set.
 	Offset uint64
@@ -93,9 +93,9 @@ func (p *Position) Received(offset uint64) { p.base = offset }
 // Confirm notes that the position is right in this round of checks.
 func (p *Position) Confirm(round uint32) { p.round = round }
 
-// Check compares the position with the top of the stream. The check arrives after all publications that the stream held
-// at the time of the reading. So if the position has not moved since before and is not the top, publications were lost:
-// then Check returns false, as for a map without a stream, whose subscriber may have missed a change.
+// Check compares the position with the top of the stream. The check arrives after all publications before the top. So if
+// the position has not moved since and is not the top, publications were lost, and Check returns false, as for a map
+// without a stream, whose subscriber may have missed a change.
 func (p *Position) Check(m *hub.Message) bool {
 	if !p.Positioned {
 		return !p.Keyed // a map without a stream may have changed, in any round

@@ -17,9 +17,9 @@ const (
 	leaveTimeout = 5 * time.Second
 )
 
-// leaver unsubscribes at the broker from channels that have lost their last subscriber: after a second, because clients
-// often come back at once, and many by one call, because a node that loses its load balancer loses all of them. It
-// repeats a call that fails, because otherwise the broker would deliver for ever.
+// leaver unsubscribes at the broker from channels without subscribers: after a second, because clients often come back
+// at once, and many by one call, because a node that loses its load balancer loses all. It repeats a call that fails,
+// because otherwise the broker would deliver for ever.
 type leaver struct {
 	table *Table
 	ctx   context.Context // ends with close
@@ -137,9 +137,8 @@ func (l *leaver) leave(batch []departure) {
 	}
 }
 
-// lock returns the departures that are still to be left, with the locks of their routes held, so that new subscribers
-// wait. It holds other locks, so it does not wait for one: if a client is just coming or going, it queues the departure
-// again.
+// lock returns the departures that are still to be left, with their routes locked, so that new subscribers wait. It
+// holds other locks, so it waits for none: if a client is just coming or going, it queues the departure again.
 func (l *leaver) lock(batch []departure) []departure {
 	var later []departure
 	alone := batch[:0]

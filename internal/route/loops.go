@@ -27,9 +27,8 @@ func (s Loops) Count(n int) (count int) {
 	return count
 }
 
-// counts are the numbers of a channel's subscribers per loop. Most channels have subscribers on few loops, so there is
-// room for one loop, and a list of more is made when needed. Any goroutine may read taken, and one at a time use the
-// rest.
+// counts are the numbers of a channel's subscribers per loop: mostly one, and a list of more. Any goroutine may read
+// taken, and one at a time use the rest.
 type counts struct {
 	taken atomic.Uint64 // Loops
 	first loopCount

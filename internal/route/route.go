@@ -108,8 +108,8 @@ func (t *Table) release(ch string, r *Route) {
 	}
 }
 
-// Add counts a subscriber of a channel on a loop and returns the channel's ID. Publications that the broker accepts
-// after Add has returned reach the loop. Calls for different channels do not wait for each other.
+// Add counts a subscriber on a loop and returns the channel's ID. Publications that the broker accepts after Add has
+// returned reach the loop. Calls for different channels do not wait for each other.
 func (t *Table) Add(ctx context.Context, ch string, loop int) (id int64, err error) {
 	r := t.acquire(ch)
 	r.mu.Lock()
