@@ -1,7 +1,7 @@
-// Package beat is the arithmetic of deadlines, and of beats: the moments that repeated work shares, because a wake-up
-// costs an idle process more than the work that follows. A process has a beat for its own work (Until), a node one for its
-// clients (Of), and a cluster the full seconds of its clock, and parts of them (the zero Beat). Deadlines are in
-// nanoseconds since the Unix epoch; 0 is no deadline.
+// Package beat is the arithmetic of deadlines, and of beats: the moments that repeated work shares. A wake-up costs an
+// idle process more than the work that follows. A process has a beat for its own work (Until), a node one for its clients
+// (Of), and a cluster the full seconds of its clock, and parts of them (the zero Beat). Deadlines are in nanoseconds since
+// the Unix epoch; 0 is no deadline.
 package beat
 
 import (

@@ -336,7 +336,6 @@ func (c *Cluster) compare(uid string, n *control.Node) {
 	n.Delays = nil // the registry keeps n
 }
 
-// gone is called when a node says that it leaves.
 func (c *Cluster) gone(uid string) {
 	c.mu.Lock()
 	left := c.registry.remove(uid, time.Now())

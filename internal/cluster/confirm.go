@@ -28,7 +28,6 @@ type doneKey struct {
 	id  uint64
 }
 
-// note notes a command, and tells whether it was noted before.
 func (d *doneBefore) note(uid string, id uint64, now time.Time) (before bool) {
 	k := doneKey{uid, id}
 	if _, before = d.young[k]; before {
@@ -85,7 +84,6 @@ func (c *Cluster) runConfirm() {
 		c.mu.Unlock()
 		for uid, ids := range confirm {
 			ctx, cancel := context.WithTimeout(c.ctx, validFor)
-			// If it is lost, the node sends the command again.
 			_ = c.publish(ctx, uid, &control.Command{Confirmation: &control.Confirmation{Commands: ids}})
 			cancel()
 		}

@@ -8,7 +8,6 @@ import (
 )
 
 const (
-	// silentAfter is the time without a sign of life after which a node is silent.
 	silentAfter = 7 * time.Second
 	// missedFor is how long a node that fell silent without a farewell may still have clients, so that a survey without
 	// it is not complete: a stopped node sends no pings, and its clients leave after 25 s and 10 s more.
@@ -75,7 +74,6 @@ func (r *registry) silence(e *entry, now time.Time) time.Duration {
 	return now.Sub(e.seen)
 }
 
-// silent tells that callers need not wait for a node.
 func (r *registry) silent(e *entry, now time.Time) bool {
 	return e.absent || r.silence(e, now) > silentAfter
 }

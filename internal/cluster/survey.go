@@ -85,7 +85,6 @@ func (c *Cluster) Survey(ctx context.Context, op string, data []byte, to string)
 	return c.survey(ctx, c.asking, op, data, to)
 }
 
-// survey waits for room among the surveys of its kind.
 func (c *Cluster) survey(ctx context.Context, slots chan struct{}, op string, data []byte, to string) (map[string]Answer, error) {
 	if len(data) > MaxData {
 		return nil, fmt.Errorf("gyro: data of survey %q has %d bytes, which is more than %d", op, len(data), MaxData)
@@ -222,7 +221,6 @@ func (c *Cluster) forget(id uint64) {
 	c.work.Done()
 }
 
-// collect takes the first answer of a node.
 func (c *Cluster) collect(from string, r *control.SurveyResponse) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

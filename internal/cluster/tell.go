@@ -222,7 +222,6 @@ func (c *Cluster) notSilent(uids map[string]struct{}) (list []string) {
 	return list
 }
 
-// unconfirmed is the error for the caller.
 func (c *Cluster) unconfirmed(o *pendingCommand, sent bool, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -246,7 +245,6 @@ func (c *Cluster) names(uids map[string]struct{}) string {
 	return strings.Join(names, ", ")
 }
 
-// endCommand ends a command, or keeps it for silent nodes.
 func (c *Cluster) endCommand(o *pendingCommand, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -88,7 +88,6 @@ func (r *batchRound) fill(batch []channel.BatchPublication) (n int) {
 	return n
 }
 
-// batchFindings are what check found for elements that share options or data.
 type batchFindings struct {
 	// options are right in every channel; json is the result of Rules.Publish for them.
 	options *channel.PublishOptions
@@ -98,7 +97,6 @@ type batchFindings struct {
 	plain bool
 }
 
-// covers reports whether data is known to be JSON without line breaks.
 func (f *batchFindings) covers(data []byte) bool { return f.plain && same(f.data, data) }
 
 func (r *batchRound) check(item *broker.BatchItem, o *channel.PublishOptions, data []byte, f *batchFindings) error {

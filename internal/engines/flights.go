@@ -26,7 +26,6 @@ const keepKeys = 1024
 type flightQuery[K comparable, Q any] interface {
 	// key is equal for queries that have the same answer at any moment.
 	key() K
-	// own returns the query without memory that its maker may change.
 	own() Q
 }
 

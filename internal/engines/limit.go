@@ -24,7 +24,6 @@ type limitedBroker struct {
 	history *flights[historyKey, historyQuery, broker.History]
 }
 
-// limitBroker bounds the calls in progress at b; a limit below 1 is none.
 func limitBroker(b broker.Broker, limit int) *limitedBroker {
 	g := &limitedBroker{Broker: b, slots: slots{limit: limit, patience: limitPatience}}
 	g.history = newFlights(&g.slots, cloneHistory, func(ctx context.Context, q historyQuery) (broker.History, error) {
@@ -71,7 +70,6 @@ type historyQuery struct {
 	filter broker.HistoryFilter
 }
 
-// historyKey is a historyQuery whose filter has no pointer.
 type historyKey struct {
 	historyQuery
 	positioned bool // since counts

@@ -105,7 +105,6 @@ func (m *meteredBroker) Run(h broker.EventHandler) error {
 	return m.Broker.Run(&meteredHandler{h, m.meter})
 }
 
-// sent counts an event unless err says otherwise.
 func (m *meteredBroker) sent(e observe.Event, ch string, err error) error {
 	if err == nil {
 		m.meter.sent(e, ch)

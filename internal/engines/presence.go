@@ -15,7 +15,6 @@ import (
 const (
 	// maxEntries bounds the entries. Clients that do not fit stay present until their time to live is over.
 	maxEntries = 1 << 16
-	// maxWorkers is how many calls are repeated at a time.
 	maxWorkers = 16
 	// A worker pauses that long after a call that failed.
 	minPause, maxPause = 50 * time.Millisecond, 400 * time.Millisecond
@@ -23,7 +22,6 @@ const (
 	// confirmAfter is when a call that succeeded is done again: a call that failed before, and went by another
 	// connection, must be over by then.
 	confirmAfter = 2 * time.Second
-	// closeTimeout bounds how long Close waits for removals.
 	closeTimeout = 2 * time.Second
 )
 
@@ -156,7 +154,6 @@ func (m *presenceManager) Remove(ctx context.Context, ch, client, user string) e
 	return nil
 }
 
-// leaveToWorkers leaves a removal to the workers if they have work with the client already.
 func (m *presenceManager) leaveToWorkers(k presenceKey, user string) bool {
 	if m.number.Load() == 0 {
 		return false

@@ -28,7 +28,6 @@ func (m *presenceManager) insert(e *presenceEntry) bool {
 	return true
 }
 
-// remove forgets an entry, locked or not.
 func (m *presenceManager) remove(e *presenceEntry) {
 	m.unlist(e)
 	delete(m.entries, e.presenceKey)
@@ -64,7 +63,6 @@ func (m *presenceManager) lock(e *presenceEntry) {
 	m.locked++
 }
 
-// unlock wakes the callers that wait for an entry, if it is locked.
 func (m *presenceManager) unlock(e *presenceEntry) {
 	if e.unlocked != nil {
 		close(e.unlocked)
@@ -73,7 +71,6 @@ func (m *presenceManager) unlock(e *presenceEntry) {
 	}
 }
 
-// release unlocks an entry, with a new state.
 func (m *presenceManager) release(e *presenceEntry, s presenceState) {
 	m.unlock(e)
 	m.move(e, s)
@@ -86,7 +83,6 @@ func (m *presenceManager) startWorker() {
 	}
 }
 
-// run works until nothing is left to do.
 func (m *presenceManager) run() {
 	pause := minPause
 	for m.ctx.Err() == nil {

@@ -28,7 +28,6 @@ const (
 	headSize = 2 + 1 + texts + 4 + 4 + 8 + 16
 	texts    = 6
 	maxText  = 255
-	// nodePart is the part of a recorder's memory that its node ring has.
 	nodePart = 16
 )
 

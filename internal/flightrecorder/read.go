@@ -34,7 +34,6 @@ func (r *Recorder) Read(q *inspect.Query) (log inspect.Log) {
 	return log
 }
 
-// read reads the newest chunk first.
 func (r *Ring) read(s *selector, buf []byte) (log inspect.Log) {
 	oldest, newest, from := r.span()
 	if from != 0 {

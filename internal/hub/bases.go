@@ -38,7 +38,6 @@ type patch struct {
 	encoded
 }
 
-// bases of a group, ordered by id.
 type bases []*Base
 
 type baseTable struct {
@@ -196,7 +195,6 @@ func (t *baseTable) dropUnused(g *group) {
 	t.set(g, kept)
 }
 
-// forget drops the patches, whose frames are in the arena, and this turn's dropped bases.
 func (t *baseTable) forget(c Counter) {
 	for _, b := range t.used {
 		for i := range b.patches {

@@ -68,7 +68,6 @@ func (b *Batch) forget(c Counter) {
 	}
 }
 
-// prepare sets plain, first and replacedBy after the list has changed.
 func (b *Batch) prepare(latest bool) {
 	b.plain, b.first, b.replacedBy = true, 0, b.replacedBy[:0]
 	if len(b.list) < 2 {

@@ -66,7 +66,6 @@ type Hub struct {
 	free    []*sweep
 	frames  [][]encoded
 
-	// now is the time of the latest Advance.
 	now int64
 	// Few groups have windows. waiting are the sweeps that are held back, with waitingBytes of messages.
 	windows      map[*group]Window

@@ -63,7 +63,6 @@ type Message struct {
 	// Memory that Pub, Prev and Info lie in, or nil.
 	Memory channel.Memory
 
-	// loops is the number of loops that still need the message; atomic after Share.
 	loops int32
 	fresh bool // made by NewMessage
 	kept  atomic.Bool
@@ -83,7 +82,6 @@ type encoded struct {
 
 func (e *encoded) is(f transport.Framer, form Form) bool { return e.framer == f && e.form == form }
 
-// variant of a message, which nearly always has one or two.
 type variant struct {
 	encoded
 	next *variant
@@ -318,7 +316,6 @@ func (s *scratch) appendBatch(buf []byte, list []Delivery, e protocol.Encoding, 
 		tail = "}"
 	}
 	if e == protocol.JSON {
-		// All publications have the same JSON in front.
 		s.pub = protocol.Publication{}
 		if s.head, err = s.encode(s.head[:0], e, form); err != nil {
 			return nil, 0, err

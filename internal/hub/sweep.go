@@ -17,8 +17,7 @@ type sweep struct {
 	// from has for each message of batch the value of at when it got on.
 	from []int
 	old  int
-	// at is how many subscribers the sweep has reached in this round.
-	at int
+	at   int
 
 	// due is when the window of next ends, 0 if next is empty or not looked at yet. heapIndex is the index in
 	// Hub.waiting plus 1, or 0.

@@ -20,9 +20,8 @@ const (
 	sizeDelay = time.Second
 	// Beyond maxWaitingBytes in a hub, windows end early.
 	maxWaitingBytes = 16 << 20
-	// messageWeight estimates the bytes of a message without its payload.
-	messageWeight = 256
-	atOnce        = -1
+	messageWeight   = 256
+	atOnce          = -1
 )
 
 // More than the maxBatch messages that a subscriber gets at once need not wait.
@@ -157,7 +156,6 @@ func (m *Message) weight() int {
 	return n
 }
 
-// queue is a heap.
 type queue []*sweep
 
 func (q queue) Len() int           { return len(q) }

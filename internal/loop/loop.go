@@ -25,7 +25,6 @@ func (f Func) Run() { f() }
 // Flusher has output to flush when the turn ends.
 type Flusher interface{ Flush() }
 
-// item of the inbox: a task, or a message for the hub.
 type item struct {
 	task Task
 	msg  *hub.Message

@@ -26,13 +26,11 @@ type Pulse struct {
 	timer *time.Timer
 }
 
-// canary is the only one of its loop.
 type canary struct {
 	loop  *Loop
 	start time.Time
 	// sent is when the canary was posted, since start; 0 once it has run.
-	sent atomic.Int64
-	// delay is the time between the last post and its run.
+	sent  atomic.Int64
 	delay atomic.Int64
 }
 

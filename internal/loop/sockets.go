@@ -53,7 +53,6 @@ func (s *Sockets) After(d time.Duration, f func()) transport.Timer {
 	return a
 }
 
-// delayed is a call of After.
 type delayed struct {
 	loop  *Loop
 	timer Timer

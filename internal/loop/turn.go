@@ -13,7 +13,6 @@ type turning struct {
 
 var stages = [...]func(*Loop){(*Loop).tasks, (*Loop).sockets, (*Loop).goOn, (*Loop).timers, (*Loop).deliver, (*Loop).flush}
 
-// turn handles one batch and everything that is ready.
 func (l *Loop) turn(batch []item) {
 	l.turning = turning{batch: batch}
 	for !l.advance() {

@@ -19,7 +19,6 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// The surveys of this package.
 const (
 	opConnections = "centrifuge_connections"
 	opFlight      = "centrifuge_flight"
@@ -44,7 +43,6 @@ type Inspector struct {
 	once      sync.Once
 }
 
-// message is a generated message.
 type message interface {
 	AppendProto(dst []byte) []byte
 	UnmarshalProto(data []byte) error

@@ -75,7 +75,6 @@ func (s *snapshots) reserve(id string) error {
 	return nil
 }
 
-// put keeps a snapshot until its next page is fetched.
 func (s *snapshots) put(id string, of *snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +86,6 @@ func (s *snapshots) put(id string, of *snapshot) {
 	})
 }
 
-// drop ends a snapshot.
 func (s *snapshots) drop(id string, of *snapshot) {
 	if of != nil {
 		of.walk.Close()
@@ -145,7 +143,6 @@ func (s *selection) fill(ctx context.Context, walk *client.Walk, res *control.Co
 	return nil
 }
 
-// atATime is how many nodes a snapshot is fetched from at a time.
 const atATime = 8
 
 // Snapshot calls see with all connections that f selects: one call at a time, with the pages of some nodes in turns. If

@@ -49,10 +49,8 @@ type Checker struct {
 }
 
 const (
-	// batchSize is the most tops that are read at once.
 	batchSize = 512
-	// minStep is the least time between two buckets.
-	minStep = 10 * time.Millisecond
+	minStep   = 10 * time.Millisecond
 	// With a Delay of shortDelay and more, buckets that are due within pace are checked together, so that an idle node
 	// wakes up rarely and asks for many tops at once, unless they are more than a batch.
 	shortDelay = 10 * time.Second

@@ -12,8 +12,7 @@ import (
 
 const (
 	readTimeout = 10 * time.Second
-	// readers is how many single channels are read at a time.
-	readers = 16
+	readers     = 16
 	// minGrace is how long a publication may take from the broker to the node before it counts as lost. If the broker's
 	// canaries take long, it is longer, up to maxGrace.
 	minGrace = time.Second

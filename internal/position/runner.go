@@ -10,7 +10,6 @@ import (
 	"github.com/gyrohq/gyro/internal/route"
 )
 
-// runner is the goroutine of a checker, with state of its own.
 type runner struct {
 	*Checker
 	timer *time.Timer
@@ -188,7 +187,6 @@ func (r *runner) log(err error) {
 	}
 }
 
-// post posts the checks that have waited long enough.
 func (r *runner) post() {
 	if len(r.read) == 0 {
 		return
@@ -205,7 +203,6 @@ func (r *runner) post() {
 	})
 }
 
-// sleep waits until something is due, Lost is called or the checker is closed.
 func (r *runner) sleep() {
 	var next time.Time
 	if r.cfg.Delay >= 0 {

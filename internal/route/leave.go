@@ -41,7 +41,6 @@ type departure struct {
 	due   time.Time
 }
 
-// departureState of a route at the leaver.
 type departureState uint8
 
 const (
@@ -163,7 +162,6 @@ func (l *leaver) lock(batch []departure) []departure {
 	return alone
 }
 
-// unsubscribe leaves channels whose locks are held, unlocks them, and reports success.
 func (l *leaver) unsubscribe(batch []departure) bool {
 	channels := make([]string, len(batch))
 	for i, d := range batch {

@@ -82,7 +82,6 @@ func (t *Table) Find(ch string) *Route {
 	return r
 }
 
-// acquire returns a route, which stays until it is released.
 func (t *Table) acquire(ch string) *Route {
 	b, hash := t.bucket(ch)
 	b.mu.Lock()

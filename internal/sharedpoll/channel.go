@@ -13,9 +13,8 @@ import (
 
 // Channel is a shared poll channel on this node, while it has subscribers and a little longer. Any goroutine may use it.
 type Channel struct {
-	name  string
-	table *Table
-	// subscribers is guarded by the table.
+	name        string
+	table       *Table
 	subscribers int
 	linger      *time.Timer // runs while there are no subscribers
 
@@ -342,7 +341,6 @@ func (c *Channel) askNoted() {
 	c.plan()
 }
 
-// close ends the calls that are not made yet.
 func (c *Channel) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

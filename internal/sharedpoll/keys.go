@@ -35,8 +35,7 @@ type Keys struct {
 	channel *Channel
 	keys    map[string]*tracker
 	// expires is when the first key expires, in Unix seconds; 0: none does.
-	expires int64
-	// generation of the versions that the client has.
+	expires    int64
 	generation uint32
 	form       hub.Form
 }
@@ -86,7 +85,6 @@ var (
 	errBadTrack = refusal.Because(protocol.ErrorBadRequest, "", "the command is neither track nor untrack")
 )
 
-// Types of SubRefreshRequest.
 const (
 	typeTrack   = 1
 	typeUntrack = 2

@@ -23,8 +23,7 @@ type entry struct {
 	// version of the newest value; 0 if none is known. hash is the hash of its data.
 	version uint64
 	hash    uint64
-	// value is the newest one if the node keeps it.
-	value *channel.Publication
+	value   *channel.Publication
 	// before is the version when the call under way was made.
 	before uint64
 	// asking: a call for the key is under way. whole: it asks for the value even if that has not changed. wanted: a
@@ -48,8 +47,7 @@ type state struct {
 	epoch string
 	// generation counts the epochs, after which versions begin anew.
 	generation uint32
-	// numbered is how many values have got a number.
-	numbered uint64
+	numbered   uint64
 }
 
 type idle struct {
@@ -176,7 +174,6 @@ func (s *state) ask(entries []*entry) *request {
 	return r
 }
 
-// change is for the trackers of a key.
 type change struct {
 	pub   *channel.Publication
 	prev  *channel.Publication // the base for a patch to pub; nil if none is known
@@ -184,8 +181,7 @@ type change struct {
 }
 
 type outcome struct {
-	changes []change
-	// reset says that versions begin anew.
+	changes                     []change
 	reset                       bool
 	changed, unchanged, removed int
 	// odd are keys with values that mean nothing, and why.
@@ -212,7 +208,6 @@ var (
 	errStale     = errors.New("the answer is of an epoch before the present one")
 )
 
-// value is one of an answer, checked.
 type value struct {
 	channel.KeyValue
 	checked bool

@@ -212,7 +212,6 @@ func (t *taps) reply(e *observe.Tapped, r *protocol.Reply) {
 		func() ([]byte, error) { return r.AppendProto(nil), nil })
 }
 
-// encode returns a message in JSON, or else in Protobuf, or else its size.
 func encode(json, proto func() ([]byte, error)) (text, data []byte, size int) {
 	text, err := json()
 	if text = bytes.TrimSuffix(text, []byte{'\n'}); err == nil && len(text) <= maxMessage {

@@ -32,7 +32,6 @@ const (
 	maxWaiting = 1024
 )
 
-// Errors of Fetch.
 var (
 	ErrTooMany = fmt.Errorf("there are %d taps already, which is the most", MaxTaps)
 	errKind    = errors.New(`a tap is for a "user" or a "channel"`)
@@ -60,13 +59,11 @@ func (t *Table) current() *taps {
 	return t.active.Load()
 }
 
-// taps is an immutable snapshot of the active taps, indexed by user and by channel.
 type taps struct {
 	node            string
 	users, channels map[string][]*tap
 }
 
-// tap watches one user or one channel.
 type tap struct {
 	observe.Tap
 	id     string

@@ -1,5 +1,5 @@
-// Package bustest is an engine for tests of several nodes in one process, in the place of Redis or NATS: it is not
-// local. Messages arrive before the call that sends them returns.
+// Package bustest is an engine for tests of several nodes in one process. It stands for Redis or NATS: it is not local.
+// Messages arrive before the call that sends them returns.
 package bustest
 
 import (
