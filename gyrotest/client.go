@@ -37,7 +37,6 @@ const defaultTimeout = 10 * time.Second
 
 type conn interface {
 	send(msg []byte)
-	// drop ends the connection without a word to the server.
 	drop()
 }
 
@@ -200,7 +199,6 @@ func (c *Client) wait(what string, found func() bool) {
 	}
 }
 
-// maxUnread bounds the messages in the failure of a test.
 const maxUnread = 10
 
 // unread describes the messages that the test did not fetch. The lock is held.

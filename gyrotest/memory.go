@@ -135,7 +135,6 @@ func (p *pipe) drop() {
 	}
 }
 
-// end reports false if the connection was ended before.
 func (p *pipe) end(cause error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,7 +11,6 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Limits of a Filter and a Query.
 const (
 	// DefaultLimit stands for a limit of 0.
 	DefaultLimit, MaxLimit = 100, 1000
@@ -54,8 +53,7 @@ type Connection struct {
 	// node has more than 4,096 different pairs of them.
 	AppName, AppVersion string
 	// Addr is the address of the peer; empty if the transport does not know it.
-	Addr string
-	// ConnectedAt is exact to a millisecond.
+	Addr        string
 	ConnectedAt time.Time
 	// Latency is between the last ping and its pong, in whole milliseconds; negative if there was none.
 	Latency time.Duration
@@ -71,7 +69,6 @@ type Connection struct {
 }
 
 type Subscription struct {
-	// ServerSide: the server made it.
 	ServerSide bool
 	Source     uint8
 	// Positioned subscriptions follow a stream, to Offset and Epoch now.
@@ -91,7 +88,6 @@ type Condition func(ctx context.Context, c *Connection) (bool, error)
 
 // Page is a part of a snapshot: connections of one node.
 type Page struct {
-	// Node is the UID of the node.
 	Node, Name string
 	// Connections are up to a few hundred, fewer if they have many subscriptions.
 	Connections []Connection

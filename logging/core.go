@@ -135,7 +135,6 @@ func (c *core) tick() {
 	c.report()
 }
 
-// report queues a line for each kind with suppressed lines, without a new window.
 func (c *core) report() {
 	var due []line
 	c.mu.Lock()
@@ -244,7 +243,6 @@ func (c *core) tell(message string, missing slog.Attr, more ...slog.Attr) bool {
 	return c.root.Handle(ctx, r) == nil
 }
 
-// written returns a channel that is closed when nothing waits.
 func (c *core) written() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,7 +8,6 @@ import (
 	"reflect"
 )
 
-// What a line and an attribute count for, beside their texts.
 const (
 	lineSize = 400
 	attrSize = 64
@@ -58,7 +57,6 @@ func freezeAny(v slog.Value) (frozen slog.Value, size int) {
 	}
 }
 
-// constant reports whether values of the type hold no pointer to memory that can change.
 func constant(t reflect.Type) bool {
 	k := t.Kind()
 	return k >= reflect.Bool && k <= reflect.Complex128 || k == reflect.String || k == reflect.Array && constant(t.Elem())

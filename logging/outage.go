@@ -9,7 +9,6 @@ import (
 // it is over, however many attempts fail in between. The zero value is ready. Any goroutine may use it.
 type Outage struct{ now atomic.Pointer[outage] }
 
-// outage is constant.
 type outage struct {
 	since    time.Time
 	failures int

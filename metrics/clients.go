@@ -32,7 +32,6 @@ type clientDescs struct {
 	messagesReceived, bytesReceived, closes *prometheus.Desc
 }
 
-// Upper bounds in seconds, or numbers of publications.
 var (
 	surveyBuckets    = []float64{.001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 	lagBuckets       = []float64{.001, .005, .01, .025, .05, .1, .2, .5, 1, 2, 5, 10}
@@ -89,7 +88,6 @@ func newClients(m *Metrics) *clients {
 	return c
 }
 
-// turn is observe.Observer.Turn.
 func (c *clients) turn(t *observe.Turn) {
 	now := c.since()
 	s := c.stripes.lock()

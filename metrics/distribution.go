@@ -7,7 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// shape is common to the distributions of a family.
 type shape struct {
 	histogram, summary *prometheus.Desc // without summary there are no quantiles
 	buckets            []float64        // upper bounds; nil: a native histogram
@@ -168,7 +167,6 @@ func (d *distribution) export(out values, s *shape, now time.Duration, labels ..
 	}
 }
 
-// quantiles are NaN without a value.
 func (p *buckets) quantiles() map[float64]float64 {
 	var all uint64
 	for _, n := range p {

@@ -17,7 +17,6 @@ type stripe[T any] struct {
 
 func newStripes[T any]() stripes[T] { return make(stripes[T], runtime.GOMAXPROCS(0)) }
 
-// lock returns a locked stripe: without contention the first one.
 func (s stripes[T]) lock() *stripe[T] {
 	for i := range s {
 		if s[i].TryLock() {
@@ -28,7 +27,6 @@ func (s stripes[T]) lock() *stripe[T] {
 	return &s[0]
 }
 
-// each calls f with the counters of each stripe, locked.
 func (s stripes[T]) each(f func(*T)) {
 	for i := range s {
 		s[i].Lock()

@@ -36,7 +36,6 @@ type failure struct {
 	code   code
 }
 
-// connection identifies a kind of clients with counts of their own.
 type connection struct {
 	transport string
 	http      uint8
@@ -45,7 +44,6 @@ type connection struct {
 
 type flow struct{ came, went uint64 }
 
-// transport has the sums over the messages of a kind of connections, in a namespace.
 type transport struct {
 	name, space    string
 	sent, received [observe.NumMessages]traffic

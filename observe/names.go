@@ -108,7 +108,6 @@ func (a Agent) Version() string {
 // Event is a kind of messages between nodes by their engines, with the text of the label "type".
 type Event uint8
 
-// Events.
 const (
 	EventPublication Event = iota
 	EventJoin
@@ -127,7 +126,6 @@ func (e Event) String() string { return events[e] }
 // Action of a node that uses its engines or other nodes, with the text of the label "action".
 type Action uint8
 
-// Actions.
 const (
 	// These two count channels.
 	ActionBrokerSubscribe Action = iota
@@ -168,7 +166,6 @@ func (a Action) String() string { return actions[a] }
 // Limit that a client has reached, with the text of a label.
 type Limit uint8
 
-// Limits.
 const (
 	// A channel's name is too long (gyro.Config.ChannelMaxLength).
 	LimitChannelLength Limit = iota

@@ -95,16 +95,14 @@ type Turn struct {
 	// the time of the publication, to the end of the same turn, up to a millisecond too long, with the wait in batching
 	// windows and without the wait for slow clients (Load). Times of other nodes are corrected by Load.ClockSkew.
 	Lags, Broadcasts, Writes []Timing
-	// Bytes that transports have taken from the clients' queues.
-	Bytes int
+	Bytes                    int
 }
 
 // Transport counts the connections of one kind, and their messages in the channels of a namespace.
 type Transport struct {
 	// Name as in gyro.TransportInfo.
-	Name     string
-	Encoding protocol.Encoding
-	// Namespace of the messages' channels; empty for messages without one.
+	Name      string
+	Encoding  protocol.Encoding
 	Namespace string
 	// Accepted connections, counted before their clients send anything.
 	Accepted int
@@ -143,8 +141,7 @@ type Traffic struct{ Messages, Bytes int }
 type Command struct {
 	Method    Message
 	Namespace string
-	// Code of the error; 0 for success.
-	Code uint32
+	Code      uint32
 	// Took is from the command's arrival at the loop to its answer.
 	Took time.Duration
 }

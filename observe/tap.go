@@ -8,7 +8,6 @@ import (
 // TapKind says whether a Tap watches a user or a channel.
 type TapKind string
 
-// Kinds of taps.
 const (
 	// TapUser watches all connections of a user, from the reply to connect on.
 	TapUser TapKind = "user"
@@ -26,7 +25,6 @@ type Tap struct {
 	Entity string
 }
 
-// Events of taps.
 const (
 	// TapReceived is a client's command, TapSent a reply or push to one client, TapDelivered a publication, join or
 	// leave to one, and TapPublished such a message to all subscribers of a node.
@@ -43,10 +41,9 @@ const (
 )
 
 type Tapped struct {
-	Time time.Time `json:"time"`
-	// Node is the UID of the node that has seen it.
-	Node  string `json:"node,omitempty"`
-	Event string `json:"event"`
+	Time  time.Time `json:"time"`
+	Node  string    `json:"node,omitempty"`
+	Event string    `json:"event"`
 	// Type of the message, as in the label "frame_type" of metrics.
 	Type    string `json:"type,omitempty"`
 	Client  string `json:"client,omitempty"`

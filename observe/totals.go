@@ -56,7 +56,6 @@ func (t *Totals) in(namespace string) *part {
 	return &s[rand.Uint32()%parts]
 }
 
-// space returns nil for a namespace without counters.
 func (t *Totals) space(namespace string) *space {
 	if namespace == "" {
 		return &t.unnamed

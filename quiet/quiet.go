@@ -100,7 +100,6 @@ func (w *way) move(p []byte, all bool) (int, error) {
 	return w.n, w.outcome(w.errno, err)
 }
 
-// outcome makes an error of errno, or of err of package net.
 func (w *way) outcome(errno syscall.Errno, err error) error {
 	switch {
 	case errno != 0:

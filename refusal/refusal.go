@@ -82,9 +82,8 @@ type Refusal struct {
 	// from an RPC or the server API, Path from a request.
 	Client, User, Addr, Origin, Channel, Method, Path string
 	Code                                              uint32
-	// UnverifiedUser is in credentials that are not verified.
-	UnverifiedUser string
-	Key, Reason    string
+	UnverifiedUser                                    string
+	Key, Reason                                       string
 }
 
 // name takes over the user of a reason, unless the caller is known.

@@ -14,7 +14,6 @@ import (
 	"testing"
 )
 
-// packages has the Debian package of each program that a test needs.
 var packages = map[string]string{
 	"caddy":           "caddy",
 	"chromium":        "chromium",

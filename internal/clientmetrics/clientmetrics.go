@@ -23,7 +23,6 @@ const (
 // Client is one of the loop, always in the same pointer.
 type Client interface {
 	Via() *connkind.Kind
-	// Agent is the client's software by its own words.
 	Agent() (a observe.Agent, connected bool)
 }
 
@@ -138,7 +137,6 @@ func add[T any](c *Counter, list *[]T, v T) {
 	c.some = true
 }
 
-// count merges equal timings in a row.
 func count(c *Counter, list *[]observe.Timing, space string, took time.Duration, n int) {
 	if last := len(*list) - 1; last >= 0 && (*list)[last].Took == took && (*list)[last].Namespace == space {
 		(*list)[last].Count += n

@@ -15,8 +15,7 @@ type Kind struct {
 	Framer *Framer
 	// Codec of the session. The codec of OneWay connections encodes replies as bare pushes.
 	Codec codec.Codec
-	// Form of publications from the hub.
-	Form hub.Form
+	Form  hub.Form
 	// As in transport.Info, like Bookmarks, Brief and HTTP.
 	NativePing     bool
 	Mode           transport.Mode

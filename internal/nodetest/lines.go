@@ -22,7 +22,6 @@ type Lines struct {
 	gone  chan error
 }
 
-// Two kinds of Lines.
 var (
 	OneWay   = transport.Info{Name: "lines", Framer: lineBreaks, Mode: transport.OneWay, DisconnectPush: true}
 	Emulated = transport.Info{Name: "lines", Framer: lineBreaks, Mode: transport.Emulated, DisconnectPush: true}

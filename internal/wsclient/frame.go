@@ -93,7 +93,6 @@ func AppendFrame(dst []byte, op byte, mask uint32, payload []byte) []byte {
 	return dst
 }
 
-// keepFrame is the largest buffer that is used again, in bytes.
 const keepFrame = 64 << 10
 
 var frames = sync.Pool{New: func() any { b := make([]byte, 0, 1<<10); return &b }}

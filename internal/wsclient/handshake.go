@@ -13,7 +13,6 @@ import (
 	"strings"
 )
 
-// maxBody bounds the bytes that are read of a refusal.
 const maxBody = 64 << 10
 
 // StatusError says that the server has refused a request.
@@ -35,7 +34,6 @@ func Refused(res *http.Response) *StatusError {
 	return &StatusError{res.StatusCode, string(text)}
 }
 
-// maxAnswer bounds the bytes of the head of an answer.
 const maxAnswer = 64 << 10
 
 // NewKey returns a key for a handshake.

@@ -22,7 +22,6 @@ const (
 	statusTooBig        = 1009
 )
 
-// keepMessage is the largest buffer of a message that is used again, in bytes.
 const keepMessage = 8 << 10
 
 // CloseError says that the server has closed the connection.
@@ -41,8 +40,7 @@ var ErrTooBig = errors.New("the server has sent a message that is larger than th
 // Dialer has settings for all connections to a server.
 type Dialer struct {
 	// URL of the endpoint: http or https.
-	URL string
-	// Header is added to the header of the handshake.
+	URL      string
 	Header   http.Header
 	Protocol string
 	Binary   bool

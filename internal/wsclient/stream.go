@@ -17,7 +17,6 @@ type StreamReader struct {
 	data  []byte // of an event
 }
 
-// keepBuffer is the largest buffer that is used again, in bytes.
 const keepBuffer = 8 << 10
 
 // NewStreamReader returns a reader. A message of more than limit bytes is ErrTooBig.
