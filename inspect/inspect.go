@@ -54,7 +54,7 @@ type Connection struct {
 	AppName, AppVersion string
 	// Addr is the address of the peer; empty if the transport does not know it.
 	Addr        string
-	ConnectedAt time.Time
+	ConnectedAt time.Time // exact to a millisecond
 	// Latency is between the last ping and its pong, in whole milliseconds; negative if there was none.
 	Latency time.Duration
 	// Queue is how many bytes wait for the client, Commands how many of its commands are in progress.
@@ -88,7 +88,7 @@ type Condition func(ctx context.Context, c *Connection) (bool, error)
 
 // Page is a part of a snapshot: connections of one node.
 type Page struct {
-	Node, Name string
+	Node, Name string // UID and name of the node
 	// Connections are up to a few hundred, fewer if they have many subscriptions.
 	Connections []Connection
 	// Failed is the first error of Filter.Expression at the node until now; empty if there was none.

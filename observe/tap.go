@@ -42,7 +42,7 @@ const (
 
 type Tapped struct {
 	Time  time.Time `json:"time"`
-	Node  string    `json:"node,omitempty"`
+	Node  string    `json:"node,omitempty"` // its UID
 	Event string    `json:"event"`
 	// Type of the message, as in the label "frame_type" of metrics.
 	Type    string `json:"type,omitempty"`
