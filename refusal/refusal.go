@@ -82,7 +82,7 @@ type Refusal struct {
 	// from an RPC or the server API, Path from a request.
 	Client, User, Addr, Origin, Channel, Method, Path string
 	Code                                              uint32
-	UnverifiedUser                                    string
+	UnverifiedUser                                    string // of credentials that are not verified
 	Key, Reason                                       string
 }
 
