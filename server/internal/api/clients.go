@@ -38,7 +38,7 @@ func (e *Executor) Subscribe(ctx context.Context, r *SubscribeRequest) (*Subscri
 		// clients.
 		opts.RecoveryMode, opts.AutoRecover = channel.RecoverStream, false
 	}
-	channels.Override(&opts, r.Override.options())
+	channels.Override(&opts, auth.OverrideOf(r.Override))
 	opts.ExpireAt, opts.ChanInfo, opts.Data = channel.FromUnix(r.ExpireAt), info, data
 	opts.RecoverSince = (*gyro.StreamPosition)(r.RecoverSince)
 	if !opts.Recoverable {
@@ -48,23 +48,6 @@ func (e *Executor) Subscribe(ctx context.Context, r *SubscribeRequest) (*Subscri
 		return nil, e.failed(ctx, MethodSubscribe, r.Channel, err)
 	}
 	return &SubscribeResult{}, nil
-}
-
-// options returns the options that o sets.
-func (o *SubscribeOptionOverride) options() (by auth.Override) {
-	if o == nil {
-		return by
-	}
-	value := func(v *BoolValue) *bool {
-		if v == nil {
-			return nil
-		}
-		return &v.Value
-	}
-	return auth.Override{
-		Presence: value(o.Presence), JoinLeave: value(o.JoinLeave), ForcePushJoinLeave: value(o.ForcePushJoinLeave),
-		ForceRecovery: value(o.ForceRecovery), ForcePositioning: value(o.ForcePositioning),
-	}
 }
 
 // Unsubscribe executes an unsubscribe command. Unlike Ref it refuses an empty

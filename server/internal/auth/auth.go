@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -42,6 +43,23 @@ type Override struct {
 	ForcePushJoinLeave *bool
 	ForceRecovery      *bool
 	ForcePositioning   *bool
+}
+
+// OverrideOf returns the options that a message of an API sets: its fields have the names of the options, and pointers
+// to a struct with a Value. The message may be nil.
+func OverrideOf(message any) Override {
+	from := reflect.Indirect(reflect.ValueOf(message))
+	if !from.IsValid() {
+		return Override{}
+	}
+	out := new(Override)
+	to := reflect.ValueOf(out).Elem()
+	for i := range to.NumField() {
+		if set := from.FieldByName(to.Type().Field(i).Name); !set.IsNil() {
+			to.Field(i).Set(set.Elem().FieldByName("Value").Addr())
+		}
+	}
+	return *out
 }
 
 // SubscribeOptions of a server-side subscription that a connection token grants.
@@ -342,7 +360,7 @@ func checkForm(token string) error {
 		c := token[i]
 		ok := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.'
 		if !ok {
-			return invalid("it has other characters than those of base64url and dots")
+			return invalid("it has other characters than base64url and dots")
 		}
 	}
 	return nil

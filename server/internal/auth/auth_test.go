@@ -15,6 +15,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"math/big"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -140,6 +141,21 @@ func TestConnect(t *testing.T) {
 		}
 		if d := cmp.Diff(tt.want, got); d != "" {
 			t.Errorf("%s: %s", tt.payload, d)
+		}
+	}
+}
+
+// TestOverrideClaim: the claim override has each option. OverrideOf panics if the messages of an API lack one.
+func TestOverrideClaim(t *testing.T) {
+	token, err := verifier(t, config.Token{HMACSecretKey: secret}).VerifySubscribe(t.Context(), token(`{"channel":"a","override":{"presence":{},`+
+		`"join_leave":{},"force_push_join_leave":{},"force_recovery":{},"force_positioning":{}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := reflect.ValueOf(token.Override)
+	for i := range claims.NumField() {
+		if claims.Field(i).IsNil() {
+			t.Errorf("the claim override does not set %s", claims.Type().Field(i).Name)
 		}
 	}
 }

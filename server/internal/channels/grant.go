@@ -3,43 +3,64 @@ package channels
 import (
 	"context"
 	"errors"
+	"fmt"
+	"reflect"
+	"strings"
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/server/internal/auth"
+	"github.com/gyrohq/gyro/server/internal/config"
 )
+
+// granted returns the options that a namespace gives all its subscriptions. The tag grant of an option names the field;
+// "-" marks an option that subscribers should know, and that is not simply copied.
+func granted(o *config.ChannelOptions) (g gyro.SubscribeOptions) {
+	from, to := reflect.ValueOf(o).Elem(), reflect.ValueOf(&g).Elem()
+	for i := range from.NumField() {
+		if field := from.Type().Field(i).Tag.Get("grant"); field != "" && field != "-" {
+			to.FieldByName(field).Set(from.Field(i)) // panics if there is no such field, or it has another type
+		}
+	}
+	g.AllowDelta = len(o.AllowedDeltaTypes) > 0
+	if o.ForceRecoveryMode == "cache" {
+		g.RecoveryMode = channel.RecoverCache
+	}
+	return g
+}
 
 // Subscription returns the options that the namespace of a channel gives a subscription.
 func Subscription(ch Channel, source Source) gyro.SubscribeOptions {
-	o := gyro.SubscribeOptions{
-		Presence:         ch.Presence,
-		EmitJoinLeave:    ch.JoinLeave,
-		PushJoinLeave:    ch.ForcePushJoinLeave,
-		Recoverable:      ch.ForceRecovery,
-		Positioned:       ch.ForcePositioning,
-		AutoRecover:      ch.AutoCacheRecover,
-		HistoryMetaTTL:   ch.HistoryMetaTTL,
-		AllowDelta:       len(ch.AllowedDeltaTypes) > 0,
-		AllowTagsFilter:  ch.AllowTagsFilter,
-		BatchMaxDelay:    ch.BatchMaxDelay,
-		BatchMaxSize:     ch.BatchMaxSize,
-		BatchFlushLatest: ch.BatchFlushLatest,
-		AllowCompaction:  ch.AllowChannelCompaction,
-		PublishDebounce:  ch.ClientPublishDebounce,
-		Map:              mapSubscription(ch),
-		PresenceMaps:     presenceMaps(ch),
-		Source:           uint8(source),
-	}
+	o := ch.granted
+	o.Map, o.PresenceMaps, o.Source = mapSubscription(ch), presenceMaps(ch), uint8(source)
 	if ch.Type == SharedPoll {
 		o.Poll = unasked
-	}
-	if ch.ForceRecoveryMode == "cache" {
-		o.RecoveryMode = channel.RecoverCache
 	}
 	if len(ch.FullStates) > 0 { // a new subscriber gets the present state
 		o.Recoverable, o.AutoRecover, o.RecoveryMode = true, true, channel.RecoverCache
 	}
 	return o
+}
+
+// Describe returns the options with a tag grant that are not off, by their keys.
+func Describe(o *Options) map[string]string {
+	out := map[string]string{"subscription_type": config.TypeStream}
+	from := reflect.ValueOf(&o.ChannelOptions).Elem()
+	for i := range from.NumField() {
+		tag, v := from.Type().Field(i).Tag, from.Field(i)
+		if _, ok := tag.Lookup("grant"); !ok || v.IsZero() {
+			continue
+		}
+		switch x := v.Interface().(type) {
+		case bool:
+			out[tag.Get("key")] = "on"
+		case []string:
+			out[tag.Get("key")] = strings.Join(x, ",")
+		default:
+			out[tag.Get("key")] = fmt.Sprint(x)
+		}
+	}
+	return out
 }
 
 // unasked stands for the shared poll of a namespace: with it, the node refuses subscriptions that the server

@@ -1,64 +1,65 @@
 package channels
 
 import (
+	"reflect"
+	"strings"
 	"testing"
-	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/server/internal/auth"
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// A subscription gets what saves messages and bytes from its channel's namespace.
-func TestSavings(t *testing.T) {
-	var cfg config.Channel
-	cfg.NamespaceBoundary = ":"
-	ns := config.Namespace{Name: "ns"}
-	ns.AllowChannelCompaction, ns.ClientPublishDebounce, ns.BatchMaxSize, ns.BatchFlushLatest = true, time.Second, 7, true
-	cfg.Namespaces = []config.Namespace{ns, {Name: "plain"}}
-	resolver, err := NewResolver(cfg, config.PersonalChannel{})
+// TestOptionsAreGranted: each option of a subscription comes from the namespace, unless a token, a command or the server
+// sets it. If this fails, an option of config.ChannelOptions lacks the tag grant with the name of the field.
+func TestOptionsAreGranted(t *testing.T) {
+	set := config.ChannelOptions{AllowedDeltaTypes: []string{"fossil"}, ForceRecoveryMode: "cache"}
+	want := gyro.SubscribeOptions{AllowDelta: true, RecoveryMode: channel.RecoverCache}
+	from, to := reflect.ValueOf(&set).Elem(), reflect.ValueOf(&want).Elem()
+	for i := range from.NumField() {
+		switch v := from.Field(i); v.Kind() {
+		case reflect.Bool:
+			v.SetBool(true)
+		case reflect.Int, reflect.Int64:
+			v.SetInt(int64(i + 1))
+		}
+		if field := from.Type().Field(i).Tag.Get("grant"); field != "" && field != "-" {
+			to.FieldByName(field).Set(from.Field(i))
+		}
+	}
+	resolver, err := NewResolver(config.Channel{WithoutNamespace: set}, config.PersonalChannel{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]gyro.SubscribeOptions{
-		"ns:a":    {AllowCompaction: true, PublishDebounce: time.Second, BatchFlushLatest: true},
-		"plain:a": {},
-	} {
-		ch, ok := resolver.Resolve(name)
-		if !ok {
-			t.Fatalf("%s is unknown", name)
+	ch, _ := resolver.Resolve("a")
+	got := Subscription(ch, SourceConnectToken)
+	want.Source = uint8(SourceConnectToken)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	const elsewhere = " ExpireAt ChanInfo Data RecoverSince ServerTagsFilter Publications Map Poll PresenceMaps Token "
+	for i := range to.NumField() {
+		if name := to.Type().Field(i).Name; to.Field(i).IsZero() != strings.Contains(elsewhere, " "+name+" ") {
+			t.Errorf("no option of a namespace sets %s, or this test does not expect it", name)
 		}
-		o := Subscription(ch, SourceConnectToken)
-		if o.AllowCompaction != want.AllowCompaction || o.PublishDebounce != want.PublishDebounce || o.BatchFlushLatest != want.BatchFlushLatest {
-			t.Errorf("%s: %+v", name, o)
-		}
+	}
+	if d := Describe(ch.Options); d["presence"] != "on" || d["force_recovery_mode"] != "cache" || d["subscription_type"] != "stream" {
+		t.Errorf("described: %v", d)
 	}
 }
 
-// A subscription gets the batching window of its channel's namespace.
-func TestBatchOptions(t *testing.T) {
-	var cfg config.Channel
-	cfg.NamespaceBoundary = ":"
-	cfg.WithoutNamespace.BatchMaxSize = 3
-	ns := config.Namespace{Name: "ns"}
-	ns.BatchMaxDelay, ns.BatchMaxSize = 5*time.Millisecond, 7
-	cfg.Namespaces = []config.Namespace{ns, {Name: "plain"}}
-	resolver, err := NewResolver(cfg, config.PersonalChannel{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]struct {
-		delay time.Duration
-		size  int
-	}{
-		"a": {0, 3}, "ns:a": {5 * time.Millisecond, 7}, "plain:a": {0, 0},
-	} {
-		ch, ok := resolver.Resolve(name)
-		if !ok {
-			t.Fatalf("%s is unknown", name)
-		}
-		o := Subscription(ch, SourceConnectToken)
-		if o.BatchMaxDelay != want.delay || o.BatchMaxSize != want.size {
-			t.Errorf("%s: window of %v and %d, want %+v", name, o.BatchMaxDelay, o.BatchMaxSize, want)
+// TestOverride: each option of an override changes an option of the subscription.
+func TestOverride(t *testing.T) {
+	fields := reflect.TypeFor[auth.Override]()
+	for i := range fields.NumField() {
+		var by auth.Override
+		reflect.ValueOf(&by).Elem().Field(i).Set(reflect.ValueOf(new(true)))
+		o := gyro.SubscribeOptions{}
+		if Override(&o, by); reflect.ValueOf(o).IsZero() {
+			t.Errorf("%s changes nothing", fields.Field(i).Name)
 		}
 	}
 }

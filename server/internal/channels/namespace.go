@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
@@ -45,6 +46,7 @@ type Options struct {
 	FullStates []string
 	// presencePrefixes are the prefixes of the presence maps that the namespace is for.
 	presencePrefixes []string
+	granted          gyro.SubscribeOptions
 	regex            *regexp.Regexp
 }
 
@@ -84,6 +86,7 @@ func NewResolver(cfg config.Channel, own config.PersonalChannel) (*Resolver, err
 		if o.PublicationDataFormat == "" {
 			options.PublicationDataFormat = cfg.PublicationDataFormat
 		}
+		options.granted = granted(&options.ChannelOptions)
 		if o.ChannelRegex != "" {
 			if options.regex, err = regexp.Compile(o.ChannelRegex); err != nil {
 				return nil, fmt.Errorf("%s.channel_regex: %w", key, err)

@@ -17,7 +17,6 @@ import (
 	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
-	"github.com/gyrohq/gyro/server/internal/auth"
 	"github.com/gyrohq/gyro/server/internal/channels"
 	"github.com/gyrohq/gyro/server/internal/proxy"
 	"github.com/gyrohq/gyro/server/internal/proxy/message"
@@ -183,11 +182,11 @@ const backendRefuses = "the backend refuses it"
 func (b *Backend) prolong(p *proxy.Proxy, c *gyro.Client, channel string, err error) (until time.Time, ok bool) {
 	until, ok = b.State.unanswered.prolong(thing{c.ID(), channel}, b.Grace)
 	if !ok {
-		b.Log.Warn("a refresh proxy gave no answer for too long: what it is asked about ends", "client", c.ID(), "user", c.UserID(),
+		b.Log.Warn("a refresh proxy gave no answer for too long: the connection or subscription ends", "client", c.ID(), "user", c.UserID(),
 			"channel", channel, "key", "client.refresh_proxy_grace", "proxy", p.Key(), "error", err)
 		return until, false
 	}
-	b.Log.Debug("a refresh proxy gave no answer: what it is asked about lives on for a while", "client", c.ID(), "channel", channel,
+	b.Log.Debug("a refresh proxy gave no answer: the connection or subscription lives on for now", "client", c.ID(), "channel", channel,
 		"until", until, "error", err)
 	return until, true
 }
@@ -203,21 +202,4 @@ func decoded(p *proxy.Proxy, raw []byte, b64, field string) ([]byte, error) {
 		return nil, refusal.Because(protocol.ErrorInternal, p.Key(), fmt.Sprintf("%s in the answer of the backend is not base64", field))
 	}
 	return data, nil
-}
-
-// overrides returns the options that the backend sets.
-func overrides(o *message.SubscribeOptionOverride) (out auth.Override) {
-	if o == nil {
-		return out
-	}
-	value := func(b *message.BoolValue) *bool {
-		if b == nil {
-			return nil
-		}
-		return &b.Value
-	}
-	return auth.Override{
-		Presence: value(o.Presence), JoinLeave: value(o.JoinLeave), ForcePushJoinLeave: value(o.ForcePushJoinLeave),
-		ForceRecovery: value(o.ForceRecovery), ForcePositioning: value(o.ForcePositioning),
-	}
 }

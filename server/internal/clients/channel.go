@@ -7,6 +7,7 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
+	"github.com/gyrohq/gyro/server/internal/auth"
 	"github.com/gyrohq/gyro/server/internal/channels"
 	"github.com/gyrohq/gyro/server/internal/proxy"
 	"github.com/gyrohq/gyro/server/internal/proxy/message"
@@ -50,7 +51,7 @@ func granted(p *proxy.Proxy, ch channels.Channel, source channels.Source, r *mes
 			return o, refusal.Because(protocol.ErrorExpired, p.Key(), "expire_at in the answer of the backend is past")
 		}
 	}
-	channels.Override(&o, overrides(r.Override))
+	channels.Override(&o, auth.OverrideOf(r.Override))
 	return o, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
+	"github.com/gyrohq/gyro/server/internal/auth"
 	"github.com/gyrohq/gyro/server/internal/channels"
 	"github.com/gyrohq/gyro/server/internal/proxy"
 	"github.com/gyrohq/gyro/server/internal/proxy/message"
@@ -61,7 +62,7 @@ func (b *Backend) subscribe(p *proxy.Proxy, r *message.ConnectResult, reply *gyr
 			if o.Data, err = decoded(p, sub.Data, sub.B64Data, "b64data of subs"); err != nil {
 				return err
 			}
-			channels.Override(&o, overrides(sub.Override))
+			channels.Override(&o, auth.OverrideOf(sub.Override))
 			o.AutoRecover = o.AutoRecover || sub.CacheRecover && o.Recoverable
 		}
 		channels.Subscribe(reply, name, o)

@@ -54,6 +54,9 @@ func visitKeys(prefix string, section reflect.Type, marked bool, visit func(key,
 			visitKeys(prefix, f.Type, marked, visit)
 			continue
 		}
+		if grant := f.Tag.Get("grant"); grant != "" && grant != "-" { // package channels reads it by reflection
+			continue
+		}
 		key := strings.TrimPrefix(prefix+"."+f.Tag.Get("key"), ".")
 		mark := marked || f.Tag.Get("idle") != ""
 		value := f.Type

@@ -35,38 +35,39 @@ type Namespace struct {
 	ChannelOptions
 }
 
-// ChannelOptions say how a channel behaves.
+// ChannelOptions say how a channel behaves. The tag grant names the field of gyro.SubscribeOptions that an option sets
+// (package channels).
 type ChannelOptions struct {
-	Presence           bool   `key:"presence" doc:"Know who is subscribed."`
-	JoinLeave          bool   `key:"join_leave" doc:"Send join and leave messages."`
-	ForcePushJoinLeave bool   `key:"force_push_join_leave" doc:"Send them to all subscribers, not only to those that ask."`
+	Presence           bool   `key:"presence" grant:"Presence" doc:"Know who is subscribed."`
+	JoinLeave          bool   `key:"join_leave" grant:"EmitJoinLeave" doc:"Send join and leave messages."`
+	ForcePushJoinLeave bool   `key:"force_push_join_leave" grant:"PushJoinLeave" doc:"Send them to all subscribers, not only to those that ask."`
 	MapClientsPresence string `key:"map_clients_presence_channel_prefix" doc:"Keep presence also in the map channel with this prefix, by connection."`
 	MapUsersPresence   string `key:"map_users_presence_channel_prefix" doc:"Keep presence also in the map channel with this prefix, by user."`
 
-	HistorySize       int           `key:"history_size" min:"0" doc:"Publications kept per channel."`
-	HistoryTTL        time.Duration `key:"history_ttl" opt:"seconds" min:"0" doc:"How long they are kept after the latest one; whole seconds."`
-	HistoryMetaTTL    time.Duration `key:"history_meta_ttl" opt:"seconds" min:"0" doc:"How long the position of the stream is kept; 0 for channel.history_meta_ttl."`
-	ForcePositioning  bool          `key:"force_positioning" doc:"Check that no subscriber misses a publication."`
-	AllowPositioning  bool          `key:"allow_positioning" doc:"Let clients ask for positioning."`
-	ForceRecovery     bool          `key:"force_recovery" doc:"Deliver missed publications to returning subscribers."`
-	AllowRecovery     bool          `key:"allow_recovery" doc:"Let clients ask for recovery."`
-	ForceRecoveryMode string        `key:"force_recovery_mode" enum:"stream|cache" doc:"stream recovers every missed publication, cache the latest one."`
-	AutoCacheRecover  bool          `key:"auto_cache_recover" doc:"In cache mode, deliver the latest publication on every subscribe."`
+	HistorySize       int           `key:"history_size" min:"0" grant:"-" doc:"Publications kept per channel."`
+	HistoryTTL        time.Duration `key:"history_ttl" opt:"seconds" min:"0" grant:"-" doc:"How long they are kept after the latest one; whole seconds."`
+	HistoryMetaTTL    time.Duration `key:"history_meta_ttl" opt:"seconds" min:"0" grant:"HistoryMetaTTL" doc:"How long the position of the stream is kept; 0 for channel.history_meta_ttl."`
+	ForcePositioning  bool          `key:"force_positioning" grant:"Positioned" doc:"Check that no subscriber misses a publication."`
+	AllowPositioning  bool          `key:"allow_positioning" grant:"-" doc:"Let clients ask for positioning."`
+	ForceRecovery     bool          `key:"force_recovery" grant:"Recoverable" doc:"Deliver missed publications to returning subscribers."`
+	AllowRecovery     bool          `key:"allow_recovery" grant:"-" doc:"Let clients ask for recovery."`
+	ForceRecoveryMode string        `key:"force_recovery_mode" enum:"stream|cache" grant:"-" doc:"stream recovers every missed publication, cache the latest one."`
+	AutoCacheRecover  bool          `key:"auto_cache_recover" grant:"AutoRecover" doc:"In cache mode, deliver the latest publication on every subscribe."`
 
 	BrokerName          string `key:"broker_name" doc:"Name of an enabled element of brokers that carries these channels; by default broker or engine."`
 	PresenceManagerName string `key:"presence_manager_name" doc:"Name of an enabled element of presence_managers that keeps their presence; by default presence_manager or engine."`
 
-	AllowedDeltaTypes      []string      `key:"allowed_delta_types" enum:"fossil" doc:"Delta algorithms that subscribers may use."`
+	AllowedDeltaTypes      []string      `key:"allowed_delta_types" enum:"fossil" grant:"-" doc:"Delta algorithms that subscribers may use."`
 	DeltaPublish           bool          `key:"delta_publish" doc:"Publish everything for delta subscribers."`
-	AllowTagsFilter        bool          `key:"allow_tags_filter" doc:"Let subscribers filter by tags."`
-	AllowChannelCompaction bool          `key:"allow_channel_compaction" doc:"Give clients that ask for it a number, which replaces the channel's name in what they get."`
-	ClientPublishDebounce  time.Duration `key:"client_publish_debounce_interval" min:"0" max:"1h" doc:"Ask clients to publish only the newest value within this time, in a map of each key; in milliseconds, rounded up, at most 1h. 0: they publish all."`
+	AllowTagsFilter        bool          `key:"allow_tags_filter" grant:"AllowTagsFilter" doc:"Let subscribers filter by tags."`
+	AllowChannelCompaction bool          `key:"allow_channel_compaction" grant:"AllowCompaction" doc:"Give clients that ask for it a number, which replaces the channel's name in what they get."`
+	ClientPublishDebounce  time.Duration `key:"client_publish_debounce_interval" min:"0" max:"1h" grant:"PublishDebounce" doc:"Ask clients to publish only the newest value within this time, in a map of each key; in milliseconds, rounded up, at most 1h. 0: they publish all."`
 	PublicationDataFormat  string        `key:"publication_data_format" enum:"json|json_object|binary" doc:"Format of payloads; by default anything but empty, and JSON from clients."`
 	ChannelRegex           string        `key:"channel_regex" doc:"Pattern of the name after the namespace; by default any ASCII."`
 
-	BatchMaxDelay    time.Duration `key:"batch_max_delay" min:"0" max:"1m" doc:"Hold back messages until this long after the first one, so that they leave in one write; at most 1m, 0 for 1s if batch_max_size is set."`
-	BatchMaxSize     int           `key:"batch_max_size" min:"0" max:"64" doc:"Hold back messages until they are this many; 0 for 64 if batch_max_delay is set. By default nothing is held back."`
-	BatchFlushLatest bool          `key:"batch_flush_latest" doc:"Of messages that were held back, deliver only the newest publication, in a map the newest of each key; needs batch_max_delay or batch_max_size. Subscriptions with positioning or recovery get all."`
+	BatchMaxDelay    time.Duration `key:"batch_max_delay" min:"0" max:"1m" grant:"BatchMaxDelay" doc:"Hold back messages until this long after the first one, so that they leave in one write; at most 1m, 0 for 1s if batch_max_size is set."`
+	BatchMaxSize     int           `key:"batch_max_size" min:"0" max:"64" grant:"BatchMaxSize" doc:"Hold back messages until they are this many; 0 for 64 if batch_max_delay is set. By default nothing is held back."`
+	BatchFlushLatest bool          `key:"batch_flush_latest" grant:"BatchFlushLatest" doc:"Of messages that were held back, deliver only the newest publication, in a map the newest of each key; needs batch_max_delay or batch_max_size. Subscriptions with positioning or recovery get all."`
 
 	AllowSubscribeForClient    bool `key:"allow_subscribe_for_client" doc:"Users may subscribe."`
 	AllowSubscribeForAnonymous bool `key:"allow_subscribe_for_anonymous" doc:"Extends the option above to anonymous connections."`
@@ -93,7 +94,7 @@ type ChannelOptions struct {
 	SubscribeStreamProxyName    string `key:"subscribe_stream_proxy_name" def:"default" doc:"default for channel.proxy.subscribe_stream, else a name of proxies."`
 	SubscribeStreamProxyBidi    bool   `key:"subscribe_stream_proxy_bidirectional" doc:"Publications of clients go into the stream."`
 
-	SubscriptionType string            `key:"subscription_type" enum:"stream|map|map_clients|map_users|shared_poll" doc:"What clients must ask for; by default stream."`
+	SubscriptionType string            `key:"subscription_type" enum:"stream|map|map_clients|map_users|shared_poll" grant:"-" doc:"What clients must ask for; by default stream."`
 	Map              MapOptions        `key:"map"`
 	SharedPoll       SharedPollOptions `key:"shared_poll"`
 }
