@@ -94,8 +94,7 @@ func (e *Endpoint) get(ctx context.Context, at string) ([]byte, error) {
 	return body, nil
 }
 
-// plain returns an error without the URL and without port numbers of this host, which differ each
-// time: an error that is the same as before is logged once.
+// plain returns an error without the URL, which may hold a secret, and without port numbers of this host.
 func plain(err error) error {
 	if e, ok := errors.AsType[*net.DNSError](err); ok {
 		switch {

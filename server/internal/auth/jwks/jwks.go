@@ -211,9 +211,8 @@ type set struct {
 	// keys are from the last fetch that succeeded, which ended at confirmed.
 	keys      []key
 	confirmed time.Time
-	// began is when the last request was sent, and failure why it failed; "" if it did not.
-	began   time.Time
-	failure string
+	began     time.Time // when the last request was sent
+	outage    logging.Outage
 	// fetching is closed when the fetch under way ends; nil if there is none.
 	fetching chan struct{}
 }
@@ -251,7 +250,7 @@ func (s *set) find(e *Endpoint, kid, alg string, arrived time.Time) (crypto.Publ
 		return nil, nil, ErrAlgorithm
 	case s.fetching != nil:
 	case !s.began.IsZero() && !s.began.Before(arrived):
-		if s.failure != "" {
+		if s.outage.Err() != nil {
 			return nil, nil, ErrUnavailable
 		}
 		return nil, nil, ErrUnknown
@@ -296,20 +295,18 @@ func (s *set) fetchNow(e *Endpoint, after time.Duration, done chan struct{}) {
 	close(done)
 }
 
-// report takes the result of a fetch, and logs when an endpoint begins to fail, fails for another reason, and works
-// again.
+// report takes the result of a fetch, and logs when an endpoint begins to fail, and when it works again.
 func (s *set) report(e *Endpoint, keys []key, skipped, err error) {
 	at := []any{"key", e.key, "url", redacted(s.source.url)}
-	before := s.failure
 	if err != nil {
-		if s.failure = err.Error(); s.failure != before && s.cache.ctx.Err() == nil {
+		if s.outage.Fail(err) == 1 && s.cache.ctx.Err() == nil {
 			s.cache.log.Warn("JWKS cannot be fetched: the keys that are known stay in use", append(at, "known", len(s.keys), "error", err)...)
 		}
 		return
 	}
-	s.failure, s.keys, s.confirmed = "", keys, time.Now()
-	if before != "" {
-		s.cache.log.Info("JWKS is fetched again", append(at, "keys", len(keys))...)
+	s.keys, s.confirmed = keys, time.Now()
+	if failures, _ := s.outage.End(); failures > 0 {
+		s.cache.log.Info("JWKS is fetched again", append(at, "keys", len(keys), "failures", failures)...)
 	}
 	if skipped != nil {
 		s.cache.log.Warn("JWKS has keys that cannot be used", append(at, "error", skipped)...)
