@@ -204,7 +204,7 @@ func TestView(t *testing.T) {
 			t.Errorf("%s: %+v", key, got)
 		}
 	}
-	if !items["http_api.key"].Reload || items["node.name"].Reload || !strings.Contains(items["http_api.key"].Doc, "Secret") {
+	if !items["http_api.key"].Reload || items["node.name"].Reload || !strings.Contains(items["http_api.key"].Doc, "Key of backends") {
 		t.Error("reload and documentation", items["http_api.key"], items["node.name"])
 	}
 	options := string(ViewOptions(&c.Channel.Namespaces[0].ChannelOptions))

@@ -9,16 +9,16 @@ import (
 
 // UserStatus is where the status of users is kept.
 type UserStatus struct {
-	Enabled        bool          `key:"enabled" doc:"Keep the status of users: for the client's RPC update_user_status, and for update_user_status, get_user_status and delete_user_status of the server API."`
-	StorageType    string        `key:"storage_type" enum:"|memory|redis" doc:"memory is for one node. Empty: redis if a Redis is named below, or the engine is Redis; else memory."`
-	Redis          StatusRedis   `key:"redis" doc:"The Redis of all nodes, as in engine.redis."`
-	ExpireInterval time.Duration `key:"expire_interval" def:"720h" min:"1m" doc:"A user of whom nothing was heard for so long is forgotten."`
+	Enabled        bool          `key:"enabled" doc:"Keep when users were active and online: for the RPC method update_user_status of clients, and for update_user_status, get_user_status and delete_user_status of the server API."`
+	StorageType    string        `key:"storage_type" enum:"|memory|redis" doc:"Storage of the status. memory is for one node alone. Empty: redis if the section below names a Redis or engine.type is redis, else memory."`
+	Redis          StatusRedis   `key:"redis" doc:"Redis that all nodes share, with the keys of engine.redis."`
+	ExpireInterval time.Duration `key:"expire_interval" def:"720h" min:"1m" doc:"How long the status of a user is kept after its last change."`
 }
 
 // StatusRedis is a Redis of its own, or the Redis of the engine.
 type StatusRedis struct {
 	PrefixedRedis
-	ReuseFromEngine bool `key:"reuse_from_engine" doc:"Use the Redis of engine.redis, its prefix included; the other keys of this section have no effect."`
+	ReuseFromEngine bool `key:"reuse_from_engine" doc:"Use the Redis of engine.redis with its prefix. The other keys of this section have no effect then."`
 }
 
 // DefaultRedis is the default of Redis.Address.

@@ -61,13 +61,13 @@ func isPEM(data []byte) bool {
 
 // TLS is the TLS object of every section.
 type TLS struct {
-	Enabled            bool   `key:"enabled" doc:"Nothing else of the object matters when false."`
-	CertPEM            PEM    `key:"cert_pem" doc:"Certificate chain; used together with key_pem."`
-	KeyPEM             PEM    `key:"key_pem" opt:"secret" doc:"Private key."`
-	ServerCAPEM        PEM    `key:"server_ca_pem" doc:"CAs to verify the server with (client role)."`
-	ClientCAPEM        PEM    `key:"client_ca_pem" doc:"CAs of client certificates (server role); makes a valid client certificate mandatory."`
-	InsecureSkipVerify bool   `key:"insecure_skip_verify" doc:"Do not verify the server (client role)."`
-	ServerName         string `key:"server_name" doc:"Expected server name (client role)."`
+	Enabled            bool   `key:"enabled" doc:"Use TLS. The other keys of the section have no effect without it."`
+	CertPEM            PEM    `key:"cert_pem" doc:"Certificate chain. Needs key_pem."`
+	KeyPEM             PEM    `key:"key_pem" opt:"secret" doc:"Private key of cert_pem."`
+	ServerCAPEM        PEM    `key:"server_ca_pem" doc:"Certificates of authorities by which a client verifies the server. Empty: those of the system."`
+	ClientCAPEM        PEM    `key:"client_ca_pem" doc:"Certificates of authorities by which a server verifies clients. If it is set, clients without a valid certificate are refused."`
+	InsecureSkipVerify bool   `key:"insecure_skip_verify" doc:"As a client, do not verify the certificate of the server."`
+	ServerName         string `key:"server_name" doc:"As a client, the name that the certificate of the server must have. Empty: the name in the address."`
 }
 
 // ClientConfig loads the material of connections to another service, TLS 1.2 at

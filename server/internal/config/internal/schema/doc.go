@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -142,7 +143,7 @@ func writeTable(b *strings.Builder, leaves []leaf, prefix string) {
 		if l.path.reload && l.path.idle == "" {
 			reload = "yes"
 		}
-		doc := strings.ReplaceAll(l.path.doc(l.field.doc), "|", "\\|")
+		doc := strings.TrimSpace(strings.ReplaceAll(l.path.doc(l.field.doc), "|", "\\|") + l.bounds())
 		if l.fromFile {
 			doc = strings.TrimSpace(doc + " Secret; `" + l.name() + fileSuffix + "` names a file with it.")
 		}
@@ -152,6 +153,32 @@ func writeTable(b *strings.Builder, leaves []leaf, prefix string) {
 		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s |\n", l.path.key, l.typeName(), def, reload, env, doc)
 	}
 	b.WriteByte('\n')
+}
+
+// bounds tells the bounds of a number or a duration, but neither 0 nor the greatest number of 32 bits.
+func (f field) bounds() (text string) {
+	show := func(n int64) string {
+		if f.kind != kindDuration {
+			return strconv.FormatInt(n, 10)
+		}
+		d := time.Duration(n).String()
+		for _, unit := range []string{"m0s", "h0m"} {
+			if short, ok := strings.CutSuffix(d, unit); ok {
+				d = short + unit[:1]
+			}
+		}
+		return d
+	}
+	if f.min != nil && *f.min > 0 {
+		text += " At least " + show(*f.min) + "."
+	}
+	if f.max != nil && (f.kind == kindDuration || *f.max < math.MaxInt32) {
+		text += " At most " + show(*f.max) + "."
+	}
+	if f.seconds {
+		text += " Whole seconds."
+	}
+	return text
 }
 
 // Flag is a key that the program has a flag for.
@@ -189,8 +216,9 @@ func Describe(cfg any, key string) string {
 	return p.doc(doc)
 }
 
-// doc adds to the documentation of a key that it has no effect, and why.
+// doc fills in the documentation of a key, and adds why the key has no effect.
 func (p path) doc(doc string) string {
+	doc = p.fill(doc)
 	if p.idle != "" {
 		doc += " No effect: " + p.idle + "."
 	}

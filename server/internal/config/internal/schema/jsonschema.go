@@ -7,7 +7,6 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // schemaKey is the key for the name of the JSON schema in a file. It is for editors: Load ignores it.
@@ -98,7 +97,11 @@ func (d *definitions) value(p path, f field) object {
 	default:
 		out = f.scalar()
 	}
-	if doc := strings.TrimSpace(p.doc(f.doc) + f.limits()); doc != "" {
+	doc := p.doc(f.doc)
+	if f.kind == kindDuration { // the bounds of numbers are in the schema
+		doc = strings.TrimSpace(doc + f.bounds())
+	}
+	if doc != "" {
 		out = append(out, member{"description", doc})
 	}
 	if def := p.fill(f.def); def != "" {
@@ -112,23 +115,6 @@ func (d *definitions) value(p path, f field) object {
 		out = append(out, member{"writeOnly", true})
 	}
 	return out
-}
-
-// limits tells the bounds that a JSON schema cannot express.
-func (f field) limits() (text string) {
-	if f.kind != kindDuration {
-		return ""
-	}
-	if f.min != nil {
-		text += fmt.Sprintf(" At least %s.", time.Duration(*f.min))
-	}
-	if f.max != nil {
-		text += fmt.Sprintf(" At most %s.", time.Duration(*f.max))
-	}
-	if f.seconds {
-		text += " Whole seconds."
-	}
-	return text
 }
 
 // scalar describes a value that is no object and no list of objects.

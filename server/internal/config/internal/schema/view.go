@@ -50,7 +50,7 @@ func View(cfg, def any) []Item {
 		}
 		items = append(items, Item{
 			Key: l.msg, Value: l.shown(changed), Default: l.path.fill(l.def), Changed: changed,
-			Secret: l.secret, Reload: l.path.reload, Idle: l.path.idle, Doc: l.field.doc,
+			Secret: l.secret, Reload: l.path.reload, Idle: l.path.idle, Doc: l.path.fill(l.field.doc),
 		})
 	})
 	return items
