@@ -45,7 +45,7 @@ func newGuard(o Options) *guard {
 		key: o.Key, endpoint: redacted(c.Endpoint), event: o.Event, log: o.Log,
 		slots: make(chan struct{}, c.MaxConcurrency), queue: int64(c.MaxQueue),
 	}
-	if c.Breaker.Failures == 0 {
+	if c.Breaker.Failures <= 0 {
 		return g
 	}
 	g.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
