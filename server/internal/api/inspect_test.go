@@ -175,7 +175,7 @@ func TestExplain(t *testing.T) {
 	}
 	// That the stream has begun anew concerns all its subscribers.
 	n.Log.Events = []inspect.Event{{Kind: inspect.NewEpoch, Channel: "full:a", What: "check", Text: "epoch a became e"}}
-	if got := run(t, e, "explain", `{"user":"ann","channel":"full:a"}`); !strings.Contains(got, "the stream of full:a has begun anew 1 time of late, as a check showed") {
+	if got := run(t, e, "explain", `{"user":"ann","channel":"full:a"}`); !strings.Contains(got, "the stream of full:a has recently begun anew 1 time, as a check showed") {
 		t.Error(got)
 	}
 	n.Log.Events = nil
@@ -188,7 +188,7 @@ func TestExplain(t *testing.T) {
 	}
 	// A user who is not there may be one of those that nobody knows.
 	n.Found, n.Log.Events = inspect.Connections{}, []inspect.Event{{Kind: inspect.Refused, What: "connection refused", Text: "no token"}, {Kind: inspect.Refused, User: "bob", Text: "of bob"}}
-	if got := run(t, e, "explain", `{"user":"ann"}`); !strings.Contains(got, "1 refusal of clients whose user is not known, of late: connection refused: no token") || strings.Contains(got, "late: of bob") {
+	if got := run(t, e, "explain", `{"user":"ann"}`); !strings.Contains(got, "recently 1 refusal of clients whose user is not known: connection refused: no token") || strings.Contains(got, "known: of bob") {
 		t.Error(got)
 	}
 }

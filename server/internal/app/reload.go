@@ -62,7 +62,7 @@ func (a *App) apply(cfg *config.Config) (config.Changes, error) {
 	a.inForce.Load().prefetch()
 	web.WarnOpen(a.log, &next.GRPCAPI)
 	for _, lost := range before.LostSecrets(next, time.Now()) {
-		a.log.Warn("the reload lets clients with tokens of the old secret in no more, and they are disconnected for good", "key", lost.Key, "reason", lost.Text)
+		a.log.Warn("tokens of the old secret are not valid after the reload: clients with such tokens are disconnected, and do not reconnect", "key", lost.Key, "reason", lost.Text)
 	}
 	var applied []any
 	if len(changes.Applied) > 0 {

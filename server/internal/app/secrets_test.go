@@ -67,7 +67,7 @@ func TestReloadLosesTokens(t *testing.T) {
 		if err := s.app.Reload(testConfig(func(cfg *config.Config) { edit(&cfg.Client.Token) })); err != nil {
 			t.Fatal(err)
 		}
-		s.awaitLog(`"level":"warn","message":"the reload lets clients with tokens of the old secret in no more, and they are disconnected for good","key":"client.token.hmac_secret_key","reason":"`)
+		s.awaitLog(`"level":"warn","message":"tokens of the old secret are not valid after the reload: clients with such tokens are disconnected, and do not reconnect","key":"client.token.hmac_secret_key","reason":"`)
 		s.awaitLog(want)
 	}
 }

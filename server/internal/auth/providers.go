@@ -72,7 +72,7 @@ func (v *Verifier) addProvider(p provider, at, tlsKey string, secure config.TLS,
 		return fmt.Errorf("%s: %w", p.key, err)
 	}
 	if p.key != "jwks_public_endpoint" && !p.template.Static() {
-		return fmt.Errorf("%s: has a placeholder, which jwks_public_endpoint alone may have", p.key)
+		return fmt.Errorf("%s: has a placeholder, which is possible in jwks_public_endpoint alone", p.key)
 	}
 	if cache == nil {
 		cache = jwks.NewCache(nil)

@@ -22,7 +22,7 @@ var (
 	errTrackFormat  = errors.New("the track signature is not iat:exp:hex, in Unix seconds")
 	errTrackInvalid = errors.New("the track signature was made with another secret, or for other keys, another channel or another user")
 	errTrackRetired = errors.New("the track signature was made with the previous secret after shared_poll.hmac_previous_secret_key_valid_until")
-	errTrackZero    = errors.New("a key, the user or the channel has a zero byte, which separates them in what is signed")
+	errTrackZero    = errors.New("a key, the user or the channel has a zero byte, which separates them in the signed text")
 	errTrackExpired = errors.Join(ErrExpired, errors.New("the track signature has expired"))
 )
 

@@ -17,9 +17,9 @@ var (
 
 	errUnknown = refusal.Because(protocol.ErrorUnknownChannel, "channel.namespaces",
 		"no namespace has the name that is before the first channel.namespace_boundary")
-	errNoRPC    = refusal.Because(protocol.ErrorNotAvailable, "rpc.without_namespace.proxy_enabled", "nobody answers RPC: no RPC proxy is enabled")
+	errNoRPC    = refusal.Because(protocol.ErrorNotAvailable, "rpc.without_namespace.proxy_enabled", "no RPC proxy is enabled")
 	errRPCOff   = refusal.Because(protocol.ErrorNotAvailable, "rpc.namespaces[].proxy_enabled", "proxy_enabled is off in the method's RPC namespace")
-	errNoMethod = refusal.Because(protocol.ErrorMethodNotFound, "rpc.namespaces", "nobody answers this RPC method")
+	errNoMethod = refusal.Because(protocol.ErrorMethodNotFound, "rpc.namespaces", "the server has no such RPC method")
 	errNoKey    = refusal.Because(protocol.ErrorBadRequest, "", "the command names no key of the map")
 	errPersonal = refusal.Because(protocol.ErrorPermissionDenied, "client.subscribe_to_user_personal_channel.enabled",
 		"the channel is the personal channel of another user, so a subscription token is needed")

@@ -209,12 +209,12 @@ func (c *Config) insecure() []string {
 	}
 	add(c.Client.Insecure, "client.insecure is on: clients need no token and may do what no rule allows")
 	add(c.Client.SkipTokenSignature, "client.insecure_skip_token_signature_verify is on: token signatures are not verified")
-	const bent = "insecure_skip_jwks_endpoint_safety_check is on: claims of tokens that nobody has verified decide which URLs are fetched"
+	const bent = "insecure_skip_jwks_endpoint_safety_check is on: claims of tokens that are not verified yet decide which URLs are fetched"
 	add(c.Client.Token.SkipJWKSSafetyCheck, "client.token."+bent)
 	add(c.Client.SubscriptionToken.Enabled && c.Client.SubscriptionToken.SkipJWKSSafetyCheck, "client.subscription_token."+bent)
 	add(c.HTTPAPI.Insecure, "http_api.insecure is on: the server API needs no key")
 	add(c.Admin.Insecure, "admin.insecure is on: the admin interface needs no login")
-	add(c.Admin.Enabled && c.Admin.Secret != "" && len(c.Admin.Secret) < 32, "admin.secret has less than 32 bytes: whoever sees a token could guess it and make others")
+	add(c.Admin.Enabled && c.Admin.Secret != "" && len(c.Admin.Secret) < 32, "admin.secret has less than 32 bytes: a person who sees a token could guess it and make other tokens")
 	add(c.Admin.Enabled && c.Admin.Password != "" && len(c.Admin.Password) < 12, "admin.password has less than 12 bytes: it can be guessed")
 	add(c.Debug.Enabled, "debug.enabled is on: profiling endpoints are served")
 	add(len(c.Client.AllowedOrigins) == 1 && c.Client.AllowedOrigins[0] == "*",

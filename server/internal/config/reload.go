@@ -70,13 +70,13 @@ func (c *Config) LostSecrets(next *Config, at time.Time) (lost []LostSecret) {
 		switch after := s.after; {
 		case secret == "" || now == secret:
 		case after.HMACSecretKey != "" && now == "":
-			lost = append(lost, LostSecret{key, "the JWKS of the section stands for it now, so no token that is signed by HMAC is valid"})
+			lost = append(lost, LostSecret{key, "the section has a JWKS now, so no token that is signed with HMAC is valid"})
 		case now == "":
-			lost = append(lost, LostSecret{key, "it is empty now, so no token that is signed by HMAC is valid"})
+			lost = append(lost, LostSecret{key, "it is empty now, so no token that is signed with HMAC is valid"})
 		case after.HMACPreviousSecretKey != secret:
-			lost = append(lost, LostSecret{key, "it was replaced, and " + s.name + ".hmac_previous_secret_key is not the old one, so no token of before is valid"})
+			lost = append(lost, LostSecret{key, "it was replaced, and " + s.name + ".hmac_previous_secret_key is not the old one, so no older token is valid"})
 		case after.HMACPreviousValidUntil != 0 && after.HMACPreviousValidUntil < at.Unix():
-			lost = append(lost, LostSecret{key, "it was replaced, and " + s.name + ".hmac_previous_secret_key_valid_until is past, so no token of before is valid"})
+			lost = append(lost, LostSecret{key, "it was replaced, and " + s.name + ".hmac_previous_secret_key_valid_until is past, so no older token is valid"})
 		}
 	}
 	return lost

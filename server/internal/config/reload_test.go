@@ -110,7 +110,7 @@ func TestLostSecrets(t *testing.T) {
 		"rotated, late": {before(nil), before(func(cfg *Config) {
 			cfg.Client.Token.HMACSecretKey, cfg.Client.Token.HMACPreviousSecretKey, cfg.Client.Token.HMACPreviousValidUntil = "new", "old", at.Unix()-1
 		}), "hmac_previous_secret_key_valid_until is past"},
-		"JWKS instead":        {before(nil), before(func(cfg *Config) { cfg.Client.Token.JWKSPublicEndpoint = "https://a.example" }), "the JWKS of the section"},
+		"JWKS instead":        {before(nil), before(func(cfg *Config) { cfg.Client.Token.JWKSPublicEndpoint = "https://a.example" }), "the section has a JWKS now"},
 		"JWKS all along":      {before(func(cfg *Config) { cfg.Client.Token.JWKS.Enabled = true }), before(func(cfg *Config) { cfg.Client.Token.HMACSecretKey = "new" }), ""},
 		"none before":         {DefaultConfig(), before(nil), ""},
 		"subscription tokens": {before(own("a", "")), before(own("b", "")), "client.subscription_token.hmac_secret_key it was replaced, and client.subscription_token.hmac_previous_secret_key"},

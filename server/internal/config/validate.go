@@ -125,7 +125,7 @@ func (a *Admin) check(p *problem.List) {
 		return
 	}
 	if !a.Insecure && a.APIKey == "" && (a.Password == "" || a.Secret == "") {
-		p.Add("admin.enabled", "nobody could log in: needs admin.password and admin.secret, which gyro genconfig makes")
+		p.Add("admin.enabled", "needs admin.password and admin.secret, without which no login is possible; gyro genconfig makes them")
 	}
 	if a.WebProxyAddress != "" {
 		if u, err := url.Parse(a.WebProxyAddress); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
@@ -150,7 +150,7 @@ func (u *UniHTTP) check(p *problem.List, section string) {
 func (c *Config) checkAPI(p *problem.List) {
 	check := func(section string, own *APIJWKS) {
 		if own.Enabled && own.Audience == "" && own.Scope == "" && c.clientsUse(own.Endpoint) {
-			p.Add(section+".endpoint", "is that of clients' tokens as well, so %s needs an audience or a scope, which clients do not have", section)
+			p.Add(section+".endpoint", "is also the JWKS of clients' tokens, so %s needs an audience or a scope that those tokens do not have", section)
 		}
 	}
 	check("http_api.jwks", &c.HTTPAPI.JWKS)

@@ -48,7 +48,7 @@ func (s Exposure) Warn(log *slog.Logger) {
 		case e.external:
 			keys = e.section + ".external"
 		}
-		log.Warn("clients reach what is meant for backends and operators",
+		log.Warn("clients can reach an endpoint for backends and operators",
 			"endpoint", e.section, "path", e.path, "address", s.Address, "keys that change it", keys)
 	}
 }

@@ -129,7 +129,7 @@ func (f *finder) strangers() {
 	}
 	slices.SortStableFunc(order, func(a, b reason) int { return counts[b] - counts[a] })
 	for _, r := range order[:min(len(order), most)] {
-		f.tell(Notice, fmt.Sprintf("%s of clients whose user is not known, of late: %s: %s", count(counts[r], "refusal"), r.what, r.text), r.key, "")
+		f.tell(Notice, fmt.Sprintf("recently %s of clients whose user is not known: %s: %s", count(counts[r], "refusal"), r.what, r.text), r.key, "")
 	}
 }
 
@@ -153,7 +153,7 @@ func (f *finder) connection(c *inspect.Connection) (missing bool) {
 	case !subscribed:
 		f.last(c)
 	case f.Top != nil && sub.Positioned && sub.Epoch != f.Top.Epoch:
-		f.tell(Problem, "the subscription follows a stream that has begun anew since: its epoch is "+sub.Epoch+", that of the stream "+f.Top.Epoch, "", c.Client)
+		f.tell(Problem, "the stream has begun anew since the client subscribed: the epoch of the subscription is "+sub.Epoch+", and the stream's is "+f.Top.Epoch, "", c.Client)
 	case f.Top != nil && sub.Positioned && sub.Offset < f.Top.Offset:
 		f.tell(Problem, fmt.Sprintf("the client is at offset %d, and the top of the stream is %d", sub.Offset, f.Top.Offset), "", c.Client)
 	}
@@ -210,11 +210,11 @@ func (f *finder) nodes() {
 		f.tell(Problem, fmt.Sprintf("since %s %s of node %s does not work: %s", at(e), e.What, e.Node, e.Text), "", "")
 	}
 	if anew != nil {
-		f.tell(Notice, fmt.Sprintf("the stream of %s has begun anew %s of late, as a %s showed at %s: %s; what clients had not got before they cannot recover",
+		f.tell(Notice, fmt.Sprintf("the stream of %s has recently begun anew %s, as a %s showed at %s: %s; clients cannot recover older publications that they missed",
 			anew.Channel, count(len(epochs), "time"), anew.What, at(anew), anew.Text), "", "")
 	}
 	if lost > 0 {
-		f.tell(Notice, fmt.Sprintf("brokers may have lost messages %s of late", count(lost, "time")), "", "")
+		f.tell(Notice, fmt.Sprintf("brokers may recently have lost messages %s", count(lost, "time")), "", "")
 	}
 }
 

@@ -35,7 +35,7 @@ func TestFind(t *testing.T) {
 		"strangers": {Case{Refused: []inspect.Event{event(inspect.Refused, inspect.Event{What: "a", Text: "x"}), event(inspect.Refused, inspect.Event{What: "b", Text: "y", Key: "client.token"}),
 			event(inspect.Refused, inspect.Event{What: "b", Text: "y", Key: "client.token"})}},
 			"problem: the user is not connected, and the nodes remember no connection of it\n" +
-				"notice: 2 refusals of clients whose user is not known, of late: b: y [client.token]\nnotice: 1 refusal of clients whose user is not known, of late: a: x"},
+				"notice: recently 2 refusals of clients whose user is not known: b: y [client.token]\nnotice: recently 1 refusal of clients whose user is not known: a: x"},
 		"not subscribed": {Case{Channel: "news", Connections: connection(nil), Denied: &Denied{"it is off", "channel.namespaces"}},
 			"problem: the connection is not subscribed to the channel, and the node remembers no attempt of it (c1)\n" +
 				"problem: the user may not subscribe to the channel: it is off [channel.namespaces]"},
@@ -50,7 +50,7 @@ func TestFind(t *testing.T) {
 		"behind": {Case{Channel: "news", Connections: connection(subscribed), Top: &channel.StreamPosition{Offset: 7, Epoch: "e"}},
 			"problem: the client is at offset 5, and the top of the stream is 7 (c1)"},
 		"another epoch": {Case{Channel: "news", Connections: connection(subscribed), Top: &channel.StreamPosition{Epoch: "f"}},
-			"problem: the subscription follows a stream that has begun anew since: its epoch is e, that of the stream f (c1)"},
+			"problem: the stream has begun anew since the client subscribed: the epoch of the subscription is e, and the stream's is f (c1)"},
 		"slow": {Case{Connections: []inspect.Connection{{Client: "c1", Queue: 4711, Latency: 5 * time.Second, Channels: subscribed}}},
 			"notice: 4711 bytes wait for the client, which reads more slowly than messages come [client.queue_max_size] (c1)\nnotice: the last pong of the client took 5s (c1)"},
 		"was slow": {Case{Connections: connection(subscribed), Events: []inspect.Event{event(inspect.Slow, inspect.Event{Client: "c0", Count: 1})}},
@@ -63,7 +63,7 @@ func TestFind(t *testing.T) {
 			event(inspect.NewEpoch, inspect.Event{Node: "n2", Channel: "news", What: "publication", Text: "epoch b became c"}),
 			event(inspect.NotRecovered, inspect.Event{Client: "c1", Channel: "news", Text: inspect.Anew})}},
 			"notice: at " + at + " the client could not get what it had missed in news: the stream has begun anew (c1)\n" +
-				"notice: the stream of news has begun anew 2 times of late, as a publication showed at " + at + ": epoch b became c; what clients had not got before they cannot recover"},
+				"notice: the stream of news has recently begun anew 2 times, as a publication showed at " + at + ": epoch b became c; clients cannot recover older publications that they missed"},
 		"channel of a connect command": {Case{Channel: "news", Events: []inspect.Event{
 			event(inspect.Refused, inspect.Event{Client: "c1", Channel: "news", What: "channel of a connect command refused", Text: "it is off", Key: "channel.namespaces"})}},
 			"problem: at " + at + " in news: channel of a connect command refused: it is off [channel.namespaces] (c1)\n" +
@@ -72,7 +72,7 @@ func TestFind(t *testing.T) {
 			event(inspect.Failing, inspect.Event{Node: "n1", What: "redis", Text: "no connection"}), event(inspect.Failing, inspect.Event{Node: "n2", What: "redis"}),
 			event(inspect.Working, inspect.Event{Node: "n2", What: "redis"}), event(inspect.Lost, inspect.Event{})}},
 			"problem: since " + at + " redis of node n1 does not work: no connection\nnotice: not all nodes have answered, so something may be missing here: no answer of n3\n" +
-				"notice: brokers may have lost messages 1 time of late\nnotice: the user has more connections than were looked at"},
+				"notice: brokers may recently have lost messages 1 time\nnotice: the user has more connections than were looked at"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var lines []string

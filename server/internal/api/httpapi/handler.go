@@ -154,7 +154,7 @@ func (h *Handler) serveOperator(w http.ResponseWriter, r *http.Request, exec *ap
 		operator.ServeHTTP(w, r)
 		return
 	}
-	const text = "this is for senders who may do everything, such as those with http_api.key"
+	const text = "this is only for senders with all rights, such as senders with http_api.key"
 	h.refuse(r, http.StatusForbidden, "http_api.key", text)
 	hangUp(w, r)
 	http.Error(w, "Forbidden: "+text, http.StatusForbidden)

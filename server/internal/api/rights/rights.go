@@ -222,7 +222,7 @@ func newHolder(who, at string, methods, channels []string) (*holder, error) {
 		case !ok:
 			return nil, fmt.Errorf("%s.methods: %.40q is not a method of the server API", at, name)
 		case m == api.MethodBatch:
-			return nil, fmt.Errorf("%s.methods: batch needs no right, as each of its commands is held to those of its own method", at)
+			return nil, fmt.Errorf("%s.methods: batch needs no right: each of its commands needs the right to its own method", at)
 		default:
 			h.methods[m] = true
 		}

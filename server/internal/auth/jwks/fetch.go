@@ -164,7 +164,7 @@ func parse(body []byte) (keys []key, skipped, err error) {
 		keys = append(keys, k)
 	}
 	if len(keys) == 0 {
-		return nil, nil, errors.Join(errors.New(`the set has no usable key with "use": "sig" and a kid`), skipped)
+		return nil, nil, errors.Join(errors.New(`the JWKS has no usable key with "use": "sig" and a kid`), skipped)
 	}
 	return keys, skipped, nil
 }

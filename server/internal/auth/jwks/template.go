@@ -55,7 +55,7 @@ func (t *Template) URL(values map[string]string) (string, error) {
 	text := placeholder.ReplaceAllStringFunc(t.text, func(p string) string { return values[p[2:len(p)-2]] })
 	u, err := url.Parse(text)
 	if err != nil || origin(u) != t.origin {
-		return "", errors.New("the claims make no URL of the JWKS endpoint")
+		return "", errors.New("the claims do not make a URL of the JWKS endpoint")
 	}
 	if u.Path != "" && path.Clean(u.Path) != u.Path {
 		return "", errors.New("the path has ., .., // or a slash at its end")

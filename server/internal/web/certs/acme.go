@@ -167,7 +167,7 @@ type cache struct {
 func (c cache) Put(ctx context.Context, name string, data []byte) error {
 	err := c.DirCache.Put(ctx, name, data)
 	if err != nil {
-		c.log.Error("what the ACME authority has given cannot be kept over a restart", "key", autocertKey+".cache_dir", "error", err)
+		c.log.Error("certificates of the ACME authority cannot be stored for the next start", "key", autocertKey+".cache_dir", "error", err)
 	}
 	return err
 }
@@ -175,7 +175,7 @@ func (c cache) Put(ctx context.Context, name string, data []byte) error {
 // prepareCache makes the directory of the cache and writes to it.
 func (a *authority) prepareCache() error {
 	if a.cacheDir == "" {
-		a.log.Warn("certificates of ACME are not kept over a restart, and authorities limit how many they give", "key", autocertKey+".cache_dir")
+		a.log.Warn("certificates of ACME are not stored, so each start needs new ones, which authorities limit", "key", autocertKey+".cache_dir")
 		return nil
 	}
 	if err := os.MkdirAll(a.cacheDir, 0o700); err != nil {

@@ -137,7 +137,7 @@ func (s *source) reread(section string, log *slog.Logger) (changed bool) {
 	changed, err := s.refresh()
 	switch {
 	case err != nil:
-		log.Error("TLS files have changed, but cannot be used: what was read before stays in force",
+		log.Error("TLS files have changed, but cannot be used: the old ones stay in force",
 			"keys", s.keysOf(section), "files", s.files, "error", err)
 	case changed:
 		log.Info("TLS files have changed and are in force", "keys", s.keysOf(section), "files", s.files)
