@@ -13,7 +13,6 @@ import (
 	"github.com/gyrohq/gyro/server/internal/web"
 )
 
-// mountAdmin mounts the admin web interface.
 func (a *App) mountAdmin(o Options, exec *api.Executor) error {
 	const key = "admin.handler_prefix"
 	prefix := strings.TrimSuffix(web.CleanPrefix(a.cfg.Admin.HandlerPrefix), "/")

@@ -1,5 +1,4 @@
-// Package app builds the server from its configuration: a node, its engines, its handlers
-// and its listeners.
+// Package app builds the server from its configuration: a node, its engines, its handlers and its listeners.
 package app
 
 import (
@@ -34,18 +33,17 @@ import (
 
 // Options of an App beside its configuration.
 type Options struct {
-	// Version of the server; told to clients and in node info.
+	// Version is told to clients and in node info.
 	Version string
 	// Logger is wrapped by logging.Wrap; nil: slog.Default().
 	Logger *slog.Logger
-	// Recent, if set, has the lines of the log that the admin interface shows.
+	// Recent, if set, has the log lines for the admin interface.
 	Recent *logs.Recent
-	// Pages are served on the external listener, by their paths.
+	// Pages are served on the external listener, by path.
 	Pages map[string]http.Handler
-	// KnowsHost, if set, decides by the Host of a request whether Pages and the health endpoint answer it. Other
-	// requests get 403.
+	// KnowsHost, if set, decides by the Host of a request whether Pages and the health endpoint answer it, else 403.
 	KnowsHost func(host string) bool
-	// Load reads the configuration again, for Reread, which must not be called if it is nil.
+	// Load reads the configuration again. Reread must not be called without it.
 	Load func() (*config.Config, config.Warnings, error)
 }
 
@@ -82,8 +80,7 @@ type App struct {
 	load        func() (*config.Config, config.Warnings, error) // nil: there is nothing to read again
 }
 
-// New validates the configuration and builds a server from it; nothing listens yet. Errors
-// name the key that is wrong.
+// New validates the configuration and builds a server from it. Nothing listens yet. Errors name the key.
 func New(cfg *config.Config, o Options) (*App, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -151,9 +148,8 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	return a, nil
 }
 
-// Start connects to the engines, runs the node and opens the listeners. When ctx ends, it
-// stops trying to reach Redis and NATS before start_timeout is over. After an error, nothing
-// is left running.
+// Start connects to the engines, runs the node and opens the listeners. If ctx ends, it stops trying to reach Redis and
+// NATS. After an error, nothing is left running.
 func (a *App) Start(ctx context.Context) error {
 	if err := startAll(ctx, a.parts()); err != nil {
 		return err
@@ -162,7 +158,6 @@ func (a *App) Start(ctx context.Context) error {
 	return nil
 }
 
-// open opens all listeners, or none of them.
 func (a *App) open(context.Context) (err error) {
 	var opened []func() error // functions that close the opened listeners
 	defer func() {
@@ -188,7 +183,6 @@ func (a *App) open(context.Context) (err error) {
 	return nil
 }
 
-// serve calls f in the background, and reports its error.
 func (a *App) serve(f func() error) {
 	a.serving.Go(func() {
 		if err := f(); err != nil {
@@ -200,9 +194,8 @@ func (a *App) serve(f func() error) {
 // Failed reports each listener and each consumer that stopped before Shutdown was called.
 func (a *App) Failed() <-chan error { return a.failed }
 
-// Addr returns the address of a listener, "external", "internal", "uni_grpc" or "grpc_api", after
-// Start. For port 0 it has the port that the system chose. It is empty if there is no such listener:
-// internal endpoints may be on the external one (docs/configuration.md, http_server).
+// Addr returns the address of a started listener, "external", "internal", "uni_grpc" or "grpc_api", with the port that
+// the system chose for port 0; "" if there is no such listener.
 func (a *App) Addr(name string) string {
 	for _, g := range a.grpc {
 		if g.Name == name {
@@ -220,17 +213,17 @@ func (a *App) Addr(name string) string {
 // Node of the server.
 func (a *App) Node() *gyro.Node { return a.node }
 
-// Shutdown reports for shutdown.delay that the node is not ready. Then it stops accepting, disconnects all clients with 3001, spread over
-// shutdown.drain_time, and waits for requests and commands under way. If ctx ends before, it
-// cuts off the rest and returns the error of ctx. It may be called again, and without Start.
+// Shutdown reports for shutdown.delay that the node is not ready. Then it stops accepting, disconnects all clients with
+// 3001, spread over shutdown.drain_time, and waits for requests in progress. If ctx ends, it cuts them off and returns
+// its error. It may be called again, and without Start.
 func (a *App) Shutdown(ctx context.Context) error {
 	err := stopAll(ctx, a.parts())
 	_ = logging.Flush(a.log) // a log that cannot be written does not fail the shutdown
 	return err
 }
 
-// closeListeners closes the listeners in the background, the internal one when drained is closed, so that probes and
-// Prometheus see the drain. It returns a function that waits for the HTTP listeners; waitForGRPC waits for the others.
+// closeListeners closes the listeners in the background, the internal one after drained, so that probes and Prometheus
+// observe the drain. It returns a function that waits for the HTTP listeners.
 func (a *App) closeListeners(ctx context.Context, drained <-chan struct{}) func() error {
 	for _, g := range a.grpc {
 		g.Server.Stop()
@@ -251,7 +244,6 @@ func (a *App) closeListeners(ctx context.Context, drained <-chan struct{}) func(
 	}
 }
 
-// mount mounts the endpoints.
 func (a *App) mount(o Options, exec *api.Executor) error {
 	return each(
 		a.web.MountTransports,
@@ -273,7 +265,6 @@ func (a *App) mountMetrics() error {
 	return a.web.Internal.Handle("prometheus.handler_prefix", a.cfg.Prometheus.HandlerPrefix, web.Endpoint{Handler: a.meters.registry.Handler()})
 }
 
-// newExecutor returns the executor of the server API, for all ways in.
 func (a *App) newExecutor() *api.Executor {
 	return a.executor(a.tracer.Node(a.meters.apiNode(api.NodeOf(a.node))))
 }
@@ -291,7 +282,6 @@ func (a *App) executor(node api.Node) *api.Executor {
 	return api.NewExecutor(c)
 }
 
-// newConsumers makes the enabled consumers.
 func (a *App) newConsumers() (*sources.Consumers, error) {
 	node, commands, meter := a.meters.consumers(api.NodeOf(a.node))
 	return sources.New(sources.Config{
@@ -300,7 +290,7 @@ func (a *App) newConsumers() (*sources.Consumers, error) {
 	})
 }
 
-// operators returns the endpoints of the HTTP API for operators, by their names. Only senders with all rights get in.
+// operators returns the endpoints of the HTTP API for operators, by name. Only senders with all rights may use them.
 func (a *App) operators() map[string]http.Handler {
 	control := logs.Of(a.log)
 	return map[string]http.Handler{

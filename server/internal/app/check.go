@@ -9,10 +9,9 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// Check finds mistakes of a configuration that its validation does not find: keys of tokens, certificates, paths of
-// endpoints, addresses of engines that do not parse. It makes the server without starting it, so it finds the mistakes
-// that a start would find before it connects to anything. If the configuration is not valid, Check makes no server, and
-// looks only at the parts that decide on clients. Errors name the key.
+// Check finds mistakes of a configuration that Validate does not find, such as bad keys of tokens or certificates: it
+// makes a server without starting it. For a configuration that is not valid it checks only the parts that decide on
+// clients. Errors name the key.
 func Check(cfg *config.Config) error {
 	log := slog.New(slog.DiscardHandler)
 	if cfg.Validate() != nil {
@@ -25,13 +24,13 @@ func Check(cfg *config.Config) error {
 	return a.Shutdown(context.Background())
 }
 
-// checkPolicy finds mistakes in the parts that decide on clients, where other mistakes prevent a server.
+// checkPolicy checks the parts that decide on clients.
 func checkPolicy(cfg *config.Config, log *slog.Logger) error {
 	_, err := newSettings(cfg, clients.Options{Log: log})
 	return err
 }
 
-// each calls all functions and joins their errors, so that one look tells all mistakes of a configuration.
+// each calls all functions and joins their errors, so that one run reports all mistakes.
 func each(parts ...func() error) error {
 	var mistakes []error
 	for _, part := range parts {

@@ -7,7 +7,6 @@ import (
 	"github.com/gyrohq/gyro/server/internal/web"
 )
 
-// makeGRPC prepares the gRPC listeners that are enabled.
 func (a *App) makeGRPC(exec *api.Executor) error {
 	clients, err := a.web.UniGRPC(a.certs)
 	if err != nil {
@@ -25,7 +24,6 @@ func (a *App) makeGRPC(exec *api.Executor) error {
 	return nil
 }
 
-// grpcAPI prepares the listener of the server API over gRPC; nil if that is not enabled.
 func (a *App) grpcAPI(exec *api.Executor) (*web.GRPCListener, error) {
 	c := &a.cfg.GRPCAPI
 	if !c.Enabled {

@@ -12,8 +12,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/web"
 )
 
-// readiness returns the function that the health service of gRPC calls. The service answers like the endpoint that
-// health.mode names. nil: it answers for the process alone.
+// readiness returns the check of the gRPC health service, which answers like the endpoint of health.mode; nil: it
+// answers for the process alone.
 func (a *App) readiness() func() error {
 	if a.cfg.Health.Mode == "live" {
 		return nil
@@ -23,8 +23,8 @@ func (a *App) readiness() func() error {
 
 var errShuttingDown = errors.New("shutting down")
 
-// health returns the health of the node's parts. The node is not ready from the beginning of a shutdown on, and while a
-// listener has no descriptors for connections.
+// health returns the health of the parts. The node is not ready during a shutdown, and while a listener lacks
+// descriptors.
 func (a *App) health() []gyro.Health {
 	parts := a.node.Health()
 	parts[0].Err = cmp.Or(parts[0].Err, a.reserve.Err())
@@ -34,8 +34,8 @@ func (a *App) health() []gyro.Health {
 	return parts
 }
 
-// ready is the node with the health of the server around it. Metrics and the admin interface use it, so they agree with
-// the readiness endpoint.
+// ready is the node with the health of the server, so that metrics and admin interface agree with the readiness
+// endpoint.
 type ready struct {
 	*gyro.Node
 	app *App
@@ -44,11 +44,11 @@ type ready struct {
 // Health returns the health of the node's parts.
 func (r ready) Health() []gyro.Health { return r.app.health() }
 
-// withdrawal is the default of shutdown.delay where there are other nodes for clients to go to.
+// withdrawal is the default of shutdown.delay if there are other nodes.
 const withdrawal = 3 * time.Second
 
-// withdraw reports that the node is not ready, and waits for shutdown.delay. In this time load balancers send new
-// clients to other nodes, and everything else goes on. A further call does not wait.
+// withdraw reports that the node is not ready, and waits for shutdown.delay, in which load balancers send new clients to
+// other nodes. Further calls do not wait.
 func (a *App) withdraw(ctx context.Context) {
 	if !a.withdrawn.CompareAndSwap(false, true) {
 		return
@@ -65,7 +65,6 @@ func (a *App) withdraw(ctx context.Context) {
 	}
 }
 
-// delayOf returns shutdown.delay in a cluster of this many nodes.
 func delayOf(cfg *config.Config, nodes int) time.Duration {
 	delay := cfg.Shutdown.Delay
 	if delay == 0 && cfg.Health.Enabled && nodes > 1 {

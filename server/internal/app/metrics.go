@@ -17,7 +17,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/web/certs"
 )
 
-// meters hold the metrics of the server. Without a registry nothing is measured.
+// meters hold the metrics of the server; nothing is measured without a registry.
 type meters struct {
 	registry *metrics.Registry
 	version  string
@@ -44,7 +44,7 @@ func (a *App) newMeters(version string) (meters, error) {
 	if err := push.Check(a.cfg); err != nil {
 		return meters{}, err
 	}
-	// A name that is not configured is no label, as clients can make up any number of them.
+	// Unknown names are no labels: clients can invent any number of them.
 	namespace := func(ch string) string {
 		if c, known := a.inForce.Load().Channels.Resolve(ch); known {
 			return c.Options.Name
@@ -79,7 +79,6 @@ func (a *App) newMeters(version string) (meters, error) {
 	return m, nil
 }
 
-// start begins to push metrics, if that is configured.
 func (m *meters) start(ctx context.Context, a *App) (err error) {
 	if m.registry != nil {
 		who := push.Node{UID: a.node.UID(), Name: nodeName(a.cfg), Version: m.version}
@@ -88,13 +87,12 @@ func (m *meters) start(ctx context.Context, a *App) (err error) {
 	return err
 }
 
-// stop pushes the metrics for the last time.
 func (m *meters) stop(ctx context.Context) error {
 	m.pushers.Shutdown(ctx)
 	return nil
 }
 
-// requestCounter returns a function that makes the counter of the requests to a path; nil if they are not counted.
+// requestCounter returns a function that makes the counter of a path; nil if requests are not counted.
 func (m *meters) requestCounter() func(path string) func(method string, status int) {
 	if m.requests == nil {
 		return nil
@@ -102,7 +100,7 @@ func (m *meters) requestCounter() func(path string) func(method string, status i
 	return func(path string) func(string, int) { return m.requests.Counter(cmp.Or(path, metrics.Other)) }
 }
 
-// kept returns the history of the charts; nil if nothing is measured.
+// kept returns the history of the charts; nil without metrics.
 func (m *meters) kept() any {
 	if m.registry == nil {
 		return nil
@@ -110,7 +108,6 @@ func (m *meters) kept() any {
 	return m.history
 }
 
-// remember adds to the history of the charts until ctx ends.
 func (m *meters) remember(ctx context.Context, node *gyro.Node) {
 	if m.registry == nil {
 		return
@@ -129,7 +126,6 @@ func (m *meters) remember(ctx context.Context, node *gyro.Node) {
 	}
 }
 
-// loadOf returns the load of this node.
 func loadOf(ctx context.Context, node *gyro.Node) (load metrics.Load) {
 	infos, _ := node.Cluster().Nodes(ctx) // the nodes that are known
 	for _, n := range infos {
@@ -140,7 +136,6 @@ func loadOf(ctx context.Context, node *gyro.Node) (load metrics.Load) {
 	return load
 }
 
-// observer returns the node's observer, which counts the actions of clients.
 func (m *meters) observer() observe.Observer {
 	if m.registry == nil {
 		return observe.Observer{}
@@ -150,7 +145,6 @@ func (m *meters) observer() observe.Observer {
 	return o
 }
 
-// watch exports values that the node, the brokers, the admission and the TLS listeners keep anyway.
 func (m *meters) watch(a *App) {
 	if m.registry != nil {
 		m.registry.Watch(ready{a.node, a})
@@ -161,7 +155,6 @@ func (m *meters) watch(a *App) {
 	}
 }
 
-// apiNode returns the node for the executor of the server API.
 func (m *meters) apiNode(n api.Node) api.Node {
 	if m.registry == nil {
 		return n
@@ -169,7 +162,6 @@ func (m *meters) apiNode(n api.Node) api.Node {
 	return m.registry.Surveys(n)
 }
 
-// consumers returns the node, the observer and the meters of consumers.
 func (m *meters) consumers(n api.Node) (api.Node, api.Observer, func(name string) queues.Meter) {
 	if m.registry == nil {
 		return n, nil, func(string) queues.Meter { return queues.NoMeter{} }

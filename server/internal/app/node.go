@@ -12,7 +12,6 @@ import (
 	"github.com/gyrohq/gyro/server/internal/operators/expression"
 )
 
-// nodeConfig returns the configuration of the node. Most values come from the section client.
 func (a *App) nodeConfig(o Options) gyro.Config {
 	cfg, c := a.cfg, &a.cfg.Client
 	observer := a.meters.observer()
@@ -56,7 +55,7 @@ func (a *App) nodeConfig(o Options) gyro.Config {
 	}
 }
 
-// keys are the configuration keys for the names that the node uses in refusals.
+// keys are the configuration keys by the names that the node uses in refusals.
 var keys = map[string]string{
 	"Config.ChannelLimit":        "client.channel_limit",
 	"Config.ChannelMaxLength":    "channel.max_length",
@@ -78,13 +77,12 @@ var keys = map[string]string{
 	"MapOptions.StreamSize":            "map.mode",
 }
 
-// ofNamespace tells whether the key for a name of the node is an option of the channel's namespace.
 func ofNamespace(name string) bool {
 	of, _, _ := strings.Cut(name, ".")
 	return of == "SubscribeOptions" || of == "ChannelOptions" || of == "SharedPoll" || of == "MapOptions"
 }
 
-// nameKey replaces the node's name in a refusal by a key of the configuration, or by nothing if there is none.
+// nameKey replaces the node's name in a refusal by the key of the configuration; by "" if there is none.
 func (a *App) nameKey(f *refusal.Refusal) {
 	switch of, field, _ := strings.Cut(f.Key, "."); of {
 	case "Config", "Handlers", "SubscribeOptions", "ChannelOptions", "SharedPoll", "MapOptions", "webtransport", "websocket", "uni_websocket":
@@ -102,7 +100,6 @@ func (a *App) nameKey(f *refusal.Refusal) {
 	}
 }
 
-// nodeName is node.name, else <hostname>_<port>.
 func nodeName(cfg *config.Config) string {
 	if cfg.Node.Name != "" {
 		return cfg.Node.Name
@@ -114,8 +111,7 @@ func nodeName(cfg *config.Config) string {
 	return host + "_" + strconv.Itoa(cfg.HTTPServer.Port)
 }
 
-// connectDisconnects returns the disconnects that one-way clients get for errors of their connects, by the code of the
-// error.
+// connectDisconnects returns the disconnects of one-way clients by the code of their connect error.
 func connectDisconnects(c *config.Client) map[uint32]protocol.Disconnect {
 	if !c.UniDisconnectOnConnect.Enabled {
 		return nil

@@ -8,17 +8,15 @@ import (
 	"github.com/gyrohq/gyro/server/internal/observe/logs"
 )
 
-// part is something that a server starts and stops.
 type part struct {
 	name string
-	// start is nil for a part that needs none. After an error it has left nothing running.
+	// start may be nil. After an error it has left nothing running.
 	start func(ctx context.Context) error
 	// stop may be called several times, and without start.
 	stop func(ctx context.Context) error
 }
 
-// parts returns the parts of a server. Start starts the parts in this order, so that each needs only parts before it.
-// Shutdown stops them in the opposite order.
+// parts returns the parts in the order of the start: each needs only parts before it. Shutdown stops them in reverse.
 func (a *App) parts() []part {
 	drained := make(chan struct{})
 	var listenersClosed func() error
@@ -57,7 +55,6 @@ func (a *App) parts() []part {
 	}
 }
 
-// quietly makes a stop of a function that cannot fail.
 func quietly(stop func()) func(context.Context) error {
 	return func(context.Context) error {
 		stop()
@@ -65,7 +62,6 @@ func quietly(stop func()) func(context.Context) error {
 	}
 }
 
-// startAll starts parts in their order. After an error it stops the parts that it has started.
 func startAll(ctx context.Context, parts []part) error {
 	for i, p := range parts {
 		if p.start == nil {
@@ -79,7 +75,6 @@ func startAll(ctx context.Context, parts []part) error {
 	return nil
 }
 
-// stopAll stops parts in the opposite order.
 func stopAll(ctx context.Context, parts []part) error {
 	var errs []error
 	for _, p := range slices.Backward(parts) {
@@ -88,7 +83,6 @@ func stopAll(ctx context.Context, parts []part) error {
 	return errors.Join(errs...)
 }
 
-// connectEngines connects the engines, or none of them.
 func (a *App) connectEngines(ctx context.Context) error {
 	if err := a.engines.Connect(ctx); err != nil {
 		return errors.Join(err, a.engines.Close(context.Background()))
@@ -104,7 +98,6 @@ func (a *App) runNode(context.Context) error {
 	return nil
 }
 
-// waitForGRPC waits until the calls and streams of gRPC clients have ended.
 func (a *App) waitForGRPC(ctx context.Context) error {
 	var errs []error
 	for _, g := range a.grpc {
@@ -113,7 +106,6 @@ func (a *App) waitForGRPC(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// background starts the goroutines that run as long as the server, and begins to serve.
 func (a *App) background() {
 	a.consumers.Run(a.failed)
 	a.web.WarnExposed()

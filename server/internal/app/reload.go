@@ -12,9 +12,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/web"
 )
 
-// Reload takes over the keys that can change while the server runs (docs/configuration.md,
-// column Reload), and logs which of them changed and which changed keys need a restart. After an
-// error nothing has changed, except that the files of TLS objects were read again in any case.
+// Reload puts the keys in force that a running server can change (docs/configuration.md, column Reload), and logs them
+// and those that need a restart. After an error nothing has changed, except that files of TLS objects were read again.
 func (a *App) Reload(cfg *config.Config) error {
 	a.reloading.Lock()
 	defer a.reloading.Unlock()
@@ -22,8 +21,7 @@ func (a *App) Reload(cfg *config.Config) error {
 	return err
 }
 
-// Reread reads the configuration anew and takes it over as Reload does. Several calls are done
-// one after the other. An error is also logged, and its text shows no secret.
+// Reread reads the configuration again and reloads it. Errors are logged too, and show no secret.
 func (a *App) Reread() (config.Changes, error) {
 	a.reloading.Lock()
 	defer a.reloading.Unlock()
@@ -79,7 +77,6 @@ func (a *App) apply(cfg *config.Config) (config.Changes, error) {
 	return changes, nil
 }
 
-// extensions are the methods of the server API's command rpc.
 func (a *App) extensions() map[string]api.RPCHandler {
 	if a.load == nil {
 		return nil
@@ -96,7 +93,7 @@ func (a *App) extensions() map[string]api.RPCHandler {
 	}}
 }
 
-// orEmpty makes a list that JSON shows as [].
+// orEmpty returns a list that JSON shows as [].
 func orEmpty(list []string) []string {
 	if list == nil {
 		return []string{}

@@ -14,10 +14,9 @@ import (
 	"github.com/gyrohq/gyro/server/internal/web"
 )
 
-// settings are the part of the configuration that decides single operations: commands of
-// clients, requests to the server API and new connections. They are made and checked as a whole
-// and never change. A reload stores new ones in App.inForce. Each operation loads that
-// pointer once, so that one configuration alone decides it.
+// settings are the part of the configuration that decides single operations: commands of clients, requests to the server
+// API and new connections. They never change; a reload stores new ones in App.inForce. An operation loads that pointer
+// once, so that one configuration decides it.
 type settings struct {
 	cfg *config.Config
 	*clients.Policy
@@ -26,7 +25,7 @@ type settings struct {
 	httpSenders, grpcSenders *rights.Guard
 }
 
-// newSettings returns the settings of a validated configuration, without routes and proxies. Errors name the key.
+// newSettings does not set routes and proxies. Errors name the key.
 func newSettings(cfg *config.Config, o clients.Options) (s *settings, err error) {
 	s = &settings{cfg: cfg}
 	if s.Policy, err = clients.NewPolicy(cfg, o); err != nil {
@@ -49,14 +48,13 @@ func grpcSenders(cfg *config.Config, sets *jwks.Cache) (*rights.Guard, error) {
 	return rights.New(rights.Config{Section: web.GRPCAPI, Key: c.Key, Insecure: c.Open(), Keys: c.Keys, JWKS: c.JWKS, Sets: sets})
 }
 
-// prefetch begins to fetch the keys of tokens.
 func (s *settings) prefetch() {
 	s.Prefetch()
 	s.httpSenders.Prefetch()
 	s.grpcSenders.Prefetch()
 }
 
-// putInForce puts the settings of a configuration in force. After an error nothing has changed.
+// putInForce makes settings and stores them in inForce. After an error nothing has changed.
 func (a *App) putInForce(cfg *config.Config) error {
 	s, err := newSettings(cfg, clients.Options{
 		Node: a.node, KeySets: a.jwks, PreviousKey: a.meters.previous, Status: a.status, InForce: a.policy, Log: a.log,
@@ -83,7 +81,6 @@ func (a *App) putInForce(cfg *config.Config) error {
 	return nil
 }
 
-// policy returns the policy that is in force.
 func (a *App) policy() *clients.Policy { return a.inForce.Load().Policy }
 
 // routesInForce returns nil before the first settings.
@@ -94,7 +91,6 @@ func (a *App) routesInForce() *engine.Assignment {
 	return nil
 }
 
-// handlers implement gyro.Handlers: they answer the node's questions about clients, and questions of other nodes.
 func (a *App) handlers() gyro.Handlers {
 	h := clients.Handlers(a.policy)
 	h.Survey = func(ctx context.Context, e gyro.SurveyEvent) (gyro.SurveyReply, error) {
@@ -103,7 +99,7 @@ func (a *App) handlers() gyro.Handlers {
 	return h
 }
 
-// newNotifications makes the receiver of notifications; nil if there are none.
+// newNotifications returns nil if there are no notifications.
 func (a *App) newNotifications() (*notify.Receiver, error) {
 	return notify.New(a.cfg, notify.Config{Notify: a.node.Polls().Notify, Observe: a.meters.notified, Logger: a.log})
 }

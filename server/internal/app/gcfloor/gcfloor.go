@@ -1,8 +1,7 @@
-// Package gcfloor spares a process with a small heap most of its garbage collections. Go collects when the heap has
-// twice the size of the live heap, so a server with a few clients, whose live heap is 3 MB, collects after each 3 MB
-// that it allocates: 4% of the cost of a new connection. With a floor it collects when the heap reaches the floor. A
-// heap that is alive for more than half of the floor is collected as usual. Rest gives memory back that a process
-// needed while it was busy.
+// Package gcfloor spares a process with a small heap most of its garbage collections. Go collects when the heap is twice
+// the live heap, so a server with few clients and a live heap of 3 MB collects after each 3 MB: 4% of the cost of a new
+// connection. With a floor it collects when the heap reaches the floor. Rest gives back memory that a process needed
+// while it was busy.
 package gcfloor
 
 import (
@@ -16,16 +15,14 @@ import (
 const (
 	// usual is Go's default of GOGC, in percent.
 	usual = 100
-	// smallest is the heap below which Go does not collect if GOGC is 100. It is proportional to GOGC.
+	// smallest is the heap below which Go does not collect with GOGC=100. It is proportional to GOGC.
 	smallest = 4 << 20
-	// step is by how many percent of the percentage a new one has to differ, because setting it stops
-	// the program for a moment.
+	// step is the smallest change of GOGC in percent: setting it stops the program for a moment.
 	step = 10
 )
 
-// Set sets the floor of the heap, in bytes, for the rest of the process's life. It does nothing if the
-// environment has GOGC, which an operator has set, and if it was called before. The limit GOMEMLIMIT
-// counts as without a floor.
+// Set sets the floor of the heap in bytes, once per process. It does nothing if the environment has GOGC. GOMEMLIMIT
+// stays in effect.
 func Set(floor uint64) {
 	if os.Getenv("GOGC") == "" {
 		once.Do(func() { start(floor) })
@@ -42,18 +39,16 @@ func start(floor uint64) {
 	f.watch()
 }
 
-// keeper adjusts GOGC after each collection. One goroutine uses it at a time.
+// keeper adjusts GOGC after each collection, on one goroutine at a time.
 type keeper struct {
 	floor   uint64
 	percent int
 	samples []metrics.Sample // the live heap, and all else that the percentage refers to
 }
 
-// sentinel is garbage that each collection finds. It has a pointer, so that it is not allocated together
-// with other things.
+// sentinel is garbage that each collection finds. With a pointer, it gets an allocation of its own.
 type sentinel struct{ _ *byte }
 
-// watch calls adjust after the next collection, and so on.
 func (f *keeper) watch() {
 	runtime.AddCleanup(new(sentinel), func(f *keeper) {
 		f.adjust()
@@ -71,8 +66,8 @@ func (f *keeper) adjust() {
 	}
 }
 
-// percent returns the GOGC that makes Go collect a heap with alive live bytes at the floor, but not before the heap has
-// grown by base bytes. base is the size that GOGC is a percentage of.
+// percent returns the GOGC with which Go collects a heap with alive live bytes at the floor, but not before it has grown
+// by base bytes, which GOGC is a percentage of.
 func percent(floor, alive, base uint64) int {
 	if alive >= floor {
 		return usual

@@ -13,22 +13,22 @@ import (
 const (
 	// restPeriod is how often Rest looks at the heap.
 	restPeriod = 2 * time.Second
-	// restRate is the most bytes that a resting process allocates in a period. An eighth of the live heap counts
-	// instead if it is more.
+	// restRate is how many bytes a resting process allocates in a period at most, or an eighth of the live heap if that
+	// is more.
 	restRate = 2 << 20
-	// worth is the least amount of garbage and free memory that justifies a collection. An eighth of the live heap
-	// counts instead if it is more.
+	// worth is how much garbage and free memory justify a collection, or an eighth of the live heap if that is more.
 	worth = 4 << 20
-	// A process has become quieter when it has allocated at no more than a fraction of its peak since the last
-	// collection, one in calmer, for settled periods. Later garbage waits for again periods: 2 minutes, as in Go's own
-	// collection. A collection marks the whole live heap, which costs an idle process more than 20 s of its other work.
+	// A process is quieter if for settled periods it allocates at most 1/calmer of its peak since the last collection.
+	// Other garbage waits for again periods, 2 minutes as in Go's own collector, because a collection costs an idle
+	// process more than 20 s of its other work.
 	calmer  = 4
 	settled = 3
 	again   = 60
 )
 
-// Rest collects garbage when the process has become quiet, and gives the memory back to the system, until ctx ends. After many
-// clients have come, up to half of the heap is garbage. Go would collect it after two minutes, and keep most of the memory. It does nothing if the environment has GOGC.
+// Rest gives memory back to the system when the process has become quiet, until ctx ends. After many clients have
+// connected, half of the heap may be garbage, which Go collects after two minutes and mostly keeps. Rest does nothing if
+// the environment has GOGC.
 func Rest(ctx context.Context) {
 	if os.Getenv("GOGC") != "" {
 		return
@@ -49,7 +49,7 @@ func Rest(ctx context.Context) {
 	}
 }
 
-// resting notices that a process has become quiet. One goroutine uses it.
+// resting notices that a process has become quiet, on one goroutine.
 type resting struct {
 	samples   []metrics.Sample
 	allocated uint64 // since the start of the process, when due was called
@@ -65,7 +65,6 @@ func newResting() *resting {
 	}}
 }
 
-// due tells whether to collect. It is called once per period.
 func (r *resting) due() bool {
 	metrics.Read(r.samples)
 	allocated, objects, live := r.samples[0].Value.Uint64(), r.samples[1].Value.Uint64(), r.samples[2].Value.Uint64()
