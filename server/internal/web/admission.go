@@ -9,8 +9,7 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 )
 
-// Limits decide about new connections: they limit their rate, and the number of clients. They are safe for concurrent
-// use.
+// Limits admit new connections, by their rate and by the number of clients. Any goroutine may use them.
 type Limits struct {
 	clients func() int
 	now     func() time.Time
@@ -24,7 +23,6 @@ type Limits struct {
 	refused uint64
 }
 
-// The reasons for refusals of connections.
 var (
 	// ErrUnavailable is the answer to clients.
 	ErrUnavailable = errors.New("Service Unavailable")
@@ -35,16 +33,15 @@ var (
 	ErrTooFast = refusal.Because(ErrUnavailable, "client.connection_rate_limit", "more connections come in a second than client.connection_rate_limit allows")
 )
 
-// NewLimits returns limits: connLimit returns the most clients that may be connected, clients how many there are, and
-// rateLimit is how many connections may come in a second. Limits of 0 do not count.
+// NewLimits returns limits: connLimit returns the largest number of clients, clients the present one; rateLimit is the
+// number of connections per second. 0: no limit.
 func NewLimits(connLimit func() int, rateLimit int, clients func() int) *Limits {
 	return &Limits{
 		clients: clients, now: time.Now, connLimit: connLimit, rateLimit: rateLimit, tokens: float64(rateLimit),
 	}
 }
 
-// Admit takes one of rateLimit tokens a second, and compares the number of clients with the limit. With an error it
-// returns the level of its log line.
+// Admit decides on a connection. With an error it returns the level of its log line.
 func (a *Limits) Admit() (slog.Level, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -66,7 +63,6 @@ func (a *Limits) Refusals() uint64 {
 	return a.refused
 }
 
-// takeToken reports false if no token is left.
 func (a *Limits) takeToken() bool {
 	if a.rateLimit <= 0 {
 		return true

@@ -13,14 +13,12 @@ import (
 	"github.com/gyrohq/gyro/transport/websocket"
 )
 
-// webSocket is the endpoint of WebSocket clients.
 func (w *Web) webSocket() *websocket.Handler {
 	cfg := w.webSocketConfig(&w.Settings.WebSocket.WebSocketHandler)
 	cfg.Dictionaries = w.Dictionaries
 	return websocket.NewHandler(w.Node, cfg)
 }
 
-// uniWebSocket is the endpoint of one-way WebSocket clients.
 func (w *Web) uniWebSocket() *websocket.Handler {
 	c := &w.Settings.UniWebSocket
 	cfg := w.webSocketConfig(&c.WebSocketHandler)
@@ -30,9 +28,8 @@ func (w *Web) uniWebSocket() *websocket.Handler {
 	return websocket.NewHandler(w.Node, cfg)
 }
 
-// mountSockJS serves SockJS clients. The limits hold for new sessions; the gate would apply them to
-// each request. Requests of foreign origins are all refused, because pages choose the IDs of
-// sessions and need not read the answers to send commands.
+// mountSockJS serves SockJS clients. The limits are for new sessions; the gate would apply them to each request. All
+// requests of foreign origins are refused: pages choose the IDs of sessions, and need not read answers to send commands.
 func (w *Web) mountSockJS() error {
 	c := &w.Settings.SockJS
 	cfg := w.webSocketConfig(&w.Settings.WebSocket.WebSocketHandler)
@@ -47,7 +44,7 @@ func (w *Web) mountSockJS() error {
 	return w.External.handleBelow("sockjs.handler_prefix", c.HandlerPrefix, Endpoint{Handler: cors(w.Origins, h), foreign: refuseForeign, embedded: h.IsFrame})
 }
 
-// identityFields are the header fields that identify the client of a request, beside Cookie.
+// identityFields are header fields that identify a client, beside Cookie.
 func (w *Web) identityFields() []string {
 	fields := []string{"Authorization"}
 	if name := w.Settings.Client.UserIDHTTPHeader; name != "" {
@@ -56,7 +53,7 @@ func (w *Web) identityFields() []string {
 	return fields
 }
 
-// sockJSStranger reports a request with the ID of a session, but without the header fields of the session's client.
+// sockJSStranger reports a request with the ID of a session of another client.
 func (w *Web) sockJSStranger(r *http.Request) {
 	refusal.Reporter{Log: w.Log}.Report(refusal.Refusal{Kind: "request refused: the SockJS session is another client's", Addr: r.RemoteAddr},
 		http.StatusNotFound, refusal.Because(errStranger, "", "none of its cookies, or another user, is in the requests of the session"))
@@ -64,7 +61,7 @@ func (w *Web) sockJSStranger(r *http.Request) {
 
 var errStranger = errors.New("no such session")
 
-// mountWebSocket serves WebSocket clients at path, which is the value of key.
+// mountWebSocket serves WebSocket clients at path, the value of key.
 func mountWebSocket(s *Site, key, path string, h *websocket.Handler) error {
 	return s.Handle(key, path, Endpoint{
 		Handler: h, Routes: []front.Route{h.Route(CleanPrefix(path))}, limited: true, foreign: refuseForeign,
@@ -85,7 +82,6 @@ func (w *Web) webSocketConfig(c *config.WebSocketHandler) websocket.Config {
 	}
 }
 
-// cors adds the headers that let pages of an allowed origin read the answer.
 func cors(allowed *config.Origins, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if from := r.Header.Get("Origin"); from != "" && allowed.Match(from) {
@@ -101,7 +97,7 @@ func cors(allowed *config.Origins, next http.Handler) http.Handler {
 	})
 }
 
-// MountSwagger serves the OpenAPI document of the server API and its page, if they are enabled.
+// MountSwagger serves the OpenAPI document and its page, if they are enabled.
 func (w *Web) MountSwagger() error {
 	s, cfg := w.Internal, w.Settings
 	prefix := cfg.Swagger.HandlerPrefix

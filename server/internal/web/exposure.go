@@ -13,14 +13,12 @@ import (
 
 // Exposure warns of endpoints of a started server that clients reach, but should not.
 type Exposure struct {
-	Config *config.Config
-	// Address of the external listener, which is also the internal one if it is Shared.
+	Config  *config.Config
 	Address string
 	Shared  bool
 }
 
-// Warn warns of endpoints for backends and operators on the port for clients, because every client can reach these
-// endpoints; and of an open gRPC API.
+// Warn logs endpoints for backends and operators that clients can reach, and an open gRPC API.
 func (s Exposure) Warn(log *slog.Logger) {
 	cfg := s.Config
 	WarnOpen(log, &cfg.GRPCAPI)
@@ -53,7 +51,7 @@ func (s Exposure) Warn(log *slog.Logger) {
 	}
 }
 
-// WarnOpen warns of a gRPC API that asks for neither a key nor a token nor a certificate.
+// WarnOpen warns of a gRPC API without keys, tokens and client certificates.
 func WarnOpen(log *slog.Logger, g *config.GRPCAPI) {
 	if g.Enabled && g.Open() && (!g.TLS.Enabled || g.TLS.ClientCAPEM == "") && !loopback(g.Address) {
 		log.Warn("everybody who reaches this port may use the server API", "endpoint", "grpc_api",
@@ -70,7 +68,7 @@ func (s Exposure) warnUseless(log *slog.Logger) {
 	}
 }
 
-// loopback tells whether a listener on this address cannot be reached from other machines.
+// loopback tells whether other machines cannot reach the address.
 func loopback(address string) bool {
 	ip := net.ParseIP(strings.Trim(address, "[]"))
 	return address == "localhost" || ip != nil && ip.IsLoopback()

@@ -17,8 +17,7 @@ import (
 	"github.com/gyrohq/gyro/transport/front"
 )
 
-// gate is passed by every request to an endpoint, whether a loop, a route of the front or
-// net/http serves it.
+// gate is the gate of an endpoint, for requests from a loop, from a route of the front and from net/http.
 type gate struct {
 	log      *slog.Logger
 	access   logs.Access
@@ -35,19 +34,19 @@ type gate struct {
 	certified bool // clients need a certificate, which browsers send by themselves
 }
 
-// foreignRule says how a gate treats a request that a page of a foreign origin makes a browser send.
+// foreignRule is for requests that a page of a foreign origin causes.
 type foreignRule uint8
 
 const (
 	serveForeign  foreignRule = iota
 	refuseForeign             // all are refused
-	// refuseCredentials refuses a request with the credentials of a user: cookies, a certificate or a password that the browser
-	// adds, or a user name that a reverse proxy adds. A request without them can do no more than a request without a browser.
-	// Pages of the endpoint's own host are not foreign.
+	// refuseCredentials refuses requests with credentials: cookies, a certificate or a password that the browser adds, a
+	// user name that a reverse proxy adds. Other requests can do no more than requests without a browser. Pages of the
+	// endpoint's own host are not foreign.
 	refuseCredentials
 )
 
-// newGate makes the gate of an endpoint; path is the endpoint's label in the metrics.
+// newGate makes a gate. path is the endpoint's label in metrics.
 func (w *Web) newGate(path string, e Endpoint) *gate {
 	g := &gate{log: w.Log, access: logs.AccessOf(w.Log), refusals: refusal.Reporter{Log: w.Log}}
 	if w.Counter != nil {
@@ -67,7 +66,6 @@ func (w *Web) newGate(path string, e Endpoint) *gate {
 	return g
 }
 
-// Answers to requests that the gate refuses.
 var (
 	foreignOrigin = &front.Refusal{Status: http.StatusForbidden, Text: "origin not allowed: client.allowed_origins of the server does not name it"}
 	unknownHost   = &front.Refusal{Status: http.StatusForbidden, Text: "this server does not answer under that host name"}
@@ -82,8 +80,7 @@ func ForeignOrigin(allowed []string) error {
 	return refusal.Because(errors.New("origin not allowed"), "client.allowed_origins", text)
 }
 
-// Enter implements front.Gate. It checks the limits first, because a node with too many
-// clients must refuse at little cost.
+// Enter implements front.Gate. The limits come first: a node with too many clients must refuse at little cost.
 func (g *gate) Enter(q *front.Request) *front.Refusal {
 	if g.access.On() {
 		q.Began = time.Now()
@@ -107,7 +104,6 @@ func (g *gate) Enter(q *front.Request) *front.Refusal {
 	return nil
 }
 
-// isForeign reports whether a request is refused because of the page that sends it.
 func (g *gate) isForeign(q *front.Request) bool {
 	switch {
 	case g.origins == nil || !g.origins.Foreign(q.Get):
@@ -118,19 +114,17 @@ func (g *gate) isForeign(q *front.Request) bool {
 	return !ofOwnHost(q) && g.hasCredentials(q)
 }
 
-// hasCredentials reports whether a request may act in the name of a user.
 func (g *gate) hasCredentials(q *front.Request) bool {
 	return q.Get("Cookie") != "" || g.certified ||
 		slices.ContainsFunc(g.identity, func(name string) bool { return q.Get(name) != "" })
 }
 
-// ofOwnHost reports whether a page of the host of the request sends it.
+// ofOwnHost reports whether the page is of the host of the request.
 func ofOwnHost(q *front.Request) bool {
 	u, err := url.Parse(q.Get("Origin"))
 	return err == nil && u.Host != "" && strings.EqualFold(u.Host, q.Host)
 }
 
-// excerpt is the part of a client's text that the log shows.
 func excerpt(text string) string { return strings.ToValidUTF8(text[:min(len(text), 128)], "") }
 
 // Leave implements front.Gate. The access log has paths without their query, which may hold an API key.
@@ -153,8 +147,7 @@ func (g *gate) Leave(q *front.Request, status int) {
 	}
 }
 
-// clientAddr is the client's address for the access log. No decision may depend on it:
-// clients choose these headers.
+// clientAddr is for the access log alone: clients choose these headers.
 func clientAddr(q *front.Request) string {
 	for _, name := range []string{"X-Real-Ip", "X-Forwarded-For"} {
 		if v := q.Get(name); v != "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/web/certs"
 )
 
-// The names of the gRPC listeners, which are the sections of their keys.
+// The names of the gRPC listeners are the sections of their keys.
 const (
 	UniGRPC = "uni_grpc" // one-way clients
 	GRPCAPI = "grpc_api" // the server API
@@ -30,7 +30,7 @@ type GRPCServer interface {
 	Wait(ctx context.Context, linger time.Duration) error
 }
 
-// GRPCListener is one address and the gRPC server there.
+// GRPCListener is an address and its gRPC server.
 type GRPCListener struct {
 	Name   string
 	Secure bool // it has TLS
@@ -40,13 +40,12 @@ type GRPCListener struct {
 	ln     net.Listener
 }
 
-// NewGRPCListener returns a listener at an address. A shutdown waits for linger until clients have read their last
-// messages.
+// NewGRPCListener returns a listener. In a shutdown, clients get the time linger to read their last messages.
 func NewGRPCListener(name, host string, port int, secure bool, s GRPCServer, linger time.Duration) *GRPCListener {
 	return &GRPCListener{Name: name, addr: joinAddr(host, strconv.Itoa(port)), Secure: secure, Server: s, linger: linger}
 }
 
-// UniGRPC prepares the listener of one-way gRPC clients; nil if they are not enabled.
+// UniGRPC returns the listener of one-way gRPC clients; nil if it is off.
 func (w *Web) UniGRPC(store *certs.Store) (*GRPCListener, error) {
 	c, client := &w.Settings.UniGRPC, &w.Settings.Client
 	if !c.Enabled {
@@ -64,8 +63,7 @@ func (w *Web) UniGRPC(store *certs.Store) (*GRPCListener, error) {
 	return NewGRPCListener(UniGRPC, c.Address, c.Port, tls != nil, server, grpcLinger), nil
 }
 
-// HandshakeFailed returns a function that reports the handshakes of a listener that the configuration
-// forbids. Clients cause others.
+// HandshakeFailed reports the handshakes that the configuration forbids. Clients cause the others.
 func (w *Web) HandshakeFailed(listener string) func(addr string, err error) {
 	return func(addr string, err error) {
 		if reason := certs.Refusal(listener+".tls", err.Error()); reason != nil {
@@ -76,20 +74,18 @@ func (w *Web) HandshakeFailed(listener string) func(addr string, err error) {
 	}
 }
 
-// streamsNotRead reports that a connection was closed because its client does not read.
 func (w *Web) streamsNotRead(addr string) {
 	d := protocol.DisconnectWriteError
 	refusal.Reporter{Log: w.Log}.Report(refusal.Refusal{Kind: "connection closed: its client does not read", Addr: addr},
 		d.Code, refusal.Because(d, "", "16 of its streams have ended because the client did not read them"))
 }
 
-// streamsCrowded reports that a stream is refused because too many of its connection do not connect.
 func (w *Web) streamsCrowded(addr string) {
 	refusal.Reporter{Log: w.Log}.Report(refusal.Refusal{Kind: "connection refused: others of the client do not connect", Addr: addr},
 		0, refusal.Because(ErrUnavailable, "", "100 streams of the client's connection have sent no connect request"))
 }
 
-// Admit applies the limits of client connections to a new one that no gate sees.
+// Admit applies the limits of connections where there is no gate.
 func (w *Web) Admit(addr string) error {
 	level, err := w.Limits.Admit()
 	if err == nil {
@@ -110,7 +106,7 @@ func (g *GRPCListener) Open(r *Reserve) error {
 	return nil
 }
 
-// Address returns the address of an open listener, with the port that the system chose; "" before it is open.
+// Address returns the address of an open listener, with the port that the system chose, else "".
 func (g *GRPCListener) Address() string { return addressOf(g.ln) }
 
 // Attrs describe an open listener in the log.
@@ -129,7 +125,7 @@ func (g *GRPCListener) Serve() error {
 	return nil
 }
 
-// Shutdown waits, after Stop, until the streams have ended. The node has ended its clients.
+// Shutdown waits, after Stop, for the end of the streams.
 func (g *GRPCListener) Shutdown(ctx context.Context) error {
 	if err := g.Server.Wait(ctx, g.linger); err != nil {
 		return fmt.Errorf("%s: clients did not leave in time: %w", g.Name, err)

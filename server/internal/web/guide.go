@@ -11,12 +11,11 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config/nearest"
 )
 
-// Guide answers requests for paths that are not served: it says which paths clients and backends should use.
+// Guide answers requests for unknown paths, and names the right ones.
 type Guide struct {
-	Refusals refusal.Reporter
-	// WebSocket and API are the paths of these endpoints on this listener; empty for none.
+	Refusals       refusal.Reporter
 	WebSocket, API string
-	// Off are the keys that enable endpoints which are off, by path.
+	// Off has the keys that enable endpoints which are off, by path.
 	Off map[string]string
 }
 
@@ -43,7 +42,6 @@ func (g *Guide) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, text, http.StatusNotFound)
 }
 
-// similar names the method that an unknown one may mean, if one comes near.
 func similar(name string) string {
 	names := make([]string, 0, len(api.Methods()))
 	for _, m := range api.Methods() {
@@ -55,7 +53,7 @@ func similar(name string) string {
 	return ""
 }
 
-// Before makes the guide answer WebSocket clients that ask for a path with a page.
+// Before answers WebSocket clients that ask for the path of a page.
 func (g *Guide) Before(page http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
@@ -66,10 +64,8 @@ func (g *Guide) Before(page http.Handler) http.Handler {
 	})
 }
 
-// method is the path of a method of the server API.
 func (g *Guide) method(name string) string { return strings.TrimSuffix(g.API, "/") + "/" + name }
 
-// refuse logs a request that seems to have the wrong path, and returns the text.
 func (g *Guide) refuse(r *http.Request, key, text string) string {
 	answer := errors.New("not found")
 	g.Refusals.Report(refusal.Refusal{Kind: "request refused: nothing is served at its path", Addr: r.RemoteAddr, Path: r.URL.Path},

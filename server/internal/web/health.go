@@ -10,8 +10,7 @@ import (
 	"github.com/gyrohq/gyro"
 )
 
-// MountHealth mounts the health endpoints: PREFIX/live and PREFIX/ready, and PREFIX
-// itself, which answers like the one that health.mode names.
+// MountHealth mounts PREFIX/live and PREFIX/ready, and PREFIX, which answers like the endpoint of health.mode.
 func (w *Web) MountHealth(parts func() []gyro.Health) error {
 	const key = "health.handler_prefix"
 	c := &w.Settings.Health
@@ -32,7 +31,6 @@ func (w *Web) MountHealth(parts func() []gyro.Health) error {
 	return err
 }
 
-// healthReport is the body of the readiness endpoint.
 type healthReport struct {
 	Status string       `json:"status"` // "ok" or "failing"
 	Parts  []healthPart `json:"parts"`
@@ -40,21 +38,20 @@ type healthReport struct {
 
 type healthPart struct {
 	Part string `json:"part"`
-	// DelayMS is how long the newest canary took, in milliseconds.
+	// DelayMS is the delay of the newest canary.
 	DelayMS float64 `json:"delay_ms"`
 	Error   string  `json:"error,omitempty"`
 }
 
-// Live returns the handler of the liveness endpoint: 200 with the body {} as long as the
-// process serves HTTP.
+// Live returns the liveness endpoint: 200 as long as the process serves HTTP.
 func Live() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, []byte("{}"))
 	})
 }
 
-// Ready returns the handler of the readiness endpoint: 200 as long as every part of the node delivers, else 503. The
-// JSON body names the parts, their errors, and their delays.
+// Ready returns the readiness endpoint: 200 if every part of the node delivers, else 503. The body names the parts with
+// their errors and delays.
 func Ready(parts func() []gyro.Health) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		report, status := healthReport{Status: "ok"}, http.StatusOK
@@ -78,7 +75,7 @@ func Ready(parts func() []gyro.Health) http.Handler {
 	})
 }
 
-// Failing returns why a node with these parts is not ready; nil if it is.
+// Failing returns why a node with these parts is not ready.
 func Failing(parts []gyro.Health) error {
 	var errs []error
 	for _, h := range parts {
@@ -87,8 +84,7 @@ func Failing(parts []gyro.Health) error {
 	return errors.Join(errs...)
 }
 
-// Init returns the handler of the init endpoint. A browser requests it to open its HTTP/2 connection before the
-// WebSocket. CORS headers and connection limits are middleware around it.
+// Init returns the init endpoint, with which a browser opens its HTTP/2 connection before the WebSocket.
 func Init() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {

@@ -12,7 +12,6 @@ import (
 	"github.com/gyrohq/gyro/transport/webtransport"
 )
 
-// webTransport is the endpoint of WebTransport clients.
 func (w *Web) webTransport() *webtransport.Handler {
 	return webtransport.NewHandler(w.Node, webtransport.Config{
 		MessageSizeLimit: w.Settings.WebTransport.MessageSizeLimit,
@@ -20,11 +19,9 @@ func (w *Web) webTransport() *webtransport.Handler {
 	})
 }
 
-// portTries is how many ports of the system's choice are tried, until one is free for TCP and
-// for UDP.
+// portTries: a port that the system chooses must be free for TCP and for UDP.
 const portTries = 16
 
-// listen opens the listener's TCP socket, and its UDP socket if it has HTTP/3.
 func (l *Listener) listen() (net.Listener, error) {
 	for try := 1; ; try++ {
 		ln, err := listening.Listen(context.Background(), "tcp", l.addr)
@@ -42,7 +39,7 @@ func (l *Listener) listen() (net.Listener, error) {
 	}
 }
 
-// listenHTTP3 opens the UDP socket of HTTP/3. From now on the answers over TCP tell of it.
+// listenHTTP3 opens the UDP socket. From now on, answers over TCP announce HTTP/3.
 func (l *Listener) listenHTTP3(addr string) error {
 	udp, err := net.ResolveUDPAddr("udp", addr)
 	if err != nil {
@@ -60,7 +57,7 @@ func (l *Listener) listenHTTP3(addr string) error {
 	return nil
 }
 
-// ServeHTTP3 blocks until the server is shut down. Without HTTP/3 it does nothing.
+// ServeHTTP3 blocks until shutdown. Without HTTP/3 it does nothing.
 func (l *Listener) ServeHTTP3() error {
 	if l.http3 == nil {
 		return nil

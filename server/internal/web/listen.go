@@ -23,8 +23,7 @@ import (
 	"github.com/gyrohq/gyro/transport/webtransport"
 )
 
-// Timeouts of every listener. Long-lived transports lift them for their own
-// connections.
+// Timeouts of every listener. Long-lived transports lift them for their connections.
 const (
 	readHeaderTimeout = 10 * time.Second
 	readTimeout       = 30 * time.Second
@@ -32,15 +31,13 @@ const (
 	keepIdle          = 120 * time.Second // see listening
 )
 
-// listening gives TCP connections a keep-alive, for connections without pings. The kernel asks only after a longer
-// silence than the one between pings, which find silent clients themselves. The front does the same where connections
-// live on loops.
+// listening gives TCP connections a keep-alive, for connections without pings: after a longer silence than the one
+// between pings. The front does the same for connections on loops.
 var listening = net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: keepIdle}}
 
-// maxHeaderBytes bounds the headers of a request.
 const maxHeaderBytes = 64 << 10
 
-// Listener is one address with its handlers.
+// Listener is an address with its handlers.
 type Listener struct {
 	Name   string   // external, internal or acme
 	serves []string // see Site.endpoints
@@ -49,20 +46,17 @@ type Listener struct {
 	Server *http.Server
 	ln     net.Listener
 	silent silent
-	// routes are served by front instead of net/http. loops take the connections; nil:
-	// goroutines do.
-	routes []front.Route
-	loops  transport.Acceptor
-	front  *front.Listener // nil until open
-	// http3 serves the same over UDP on the same port; nil unless wantsHTTP3 is set.
+	// routes are served by front. loops take the connections; nil: goroutines.
+	routes     []front.Route
+	loops      transport.Acceptor
+	front      *front.Listener // nil until open
 	http3      *webtransport.Server
 	wantsHTTP3 bool
 }
 
-// InternalListener is the name of the listener of internal endpoints, where they do not share the external one.
+// InternalListener is the name of the listener of internal endpoints.
 const InternalListener = "internal"
 
-// samePlace tells whether internal endpoints share the external listener.
 func samePlace(h *config.HTTPServer) bool { return externalAddr(h) == internalAddr(h) }
 
 func externalAddr(h *config.HTTPServer) string {
@@ -85,8 +79,7 @@ func internalAddr(h *config.HTTPServer) string {
 	return joinAddr(host, port)
 }
 
-// Listeners prepares the external and the internal listener, and the listener for challenges of
-// ACME. A listener that would serve nothing is left out.
+// Listeners makes the external and the internal listener, and the listener for ACME challenges, if they have endpoints.
 func (w *Web) Listeners(store *certs.Store) ([]*Listener, error) {
 	h, external, internal, log := &w.Settings.HTTPServer, w.External, w.Internal, w.Log
 	extTLS, intTLS, err := listenerTLS(h, store)
@@ -118,7 +111,7 @@ func (w *Web) Listeners(store *certs.Store) ([]*Listener, error) {
 	return list, nil
 }
 
-// Address returns the address of an open listener, with the port that the system chose; "" before it is open.
+// Address returns the address of an open listener, with the port that the system chose, else "".
 func (l *Listener) Address() string { return addressOf(l.ln) }
 
 func addressOf(l net.Listener) string {
@@ -133,20 +126,19 @@ func (l *Listener) Attrs() []any {
 	return []any{"listener", l.Name, "address", l.Address(), "tls", l.Server.TLSConfig != nil, "http3", l.http3 != nil, "endpoints", l.serves}
 }
 
-// Silent returns how many connections at net/http have not sent anything.
+// Silent returns how many connections at net/http have sent nothing.
 func (l *Listener) Silent() int {
 	l.silent.mu.Lock()
 	defer l.silent.mu.Unlock()
 	return len(l.silent.conns)
 }
 
-// secure is the TLS of a listener, without config if it has none.
 type secure struct {
 	config  *tls.Config
 	section string // the key of its TLS object
 }
 
-// listenerTLS returns the TLS of the external and the internal listener. Errors name the key.
+// listenerTLS returns the TLS of both listeners. Errors name the key.
 func listenerTLS(h *config.HTTPServer, store *certs.Store) (external, internal secure, err error) {
 	external = secure{section: "http_server.tls"}
 	object := h.TLS
@@ -189,15 +181,13 @@ func newListener(name, addr string, s *Site, t secure, h2c bool, log *slog.Logge
 	return l
 }
 
-// silent holds the connections that have not sent anything yet, such as connections that browsers open in advance.
-// http.Server.Shutdown would wait seconds for them.
+// silent holds the connections that have sent nothing yet, for which http.Server.Shutdown would wait seconds.
 type silent struct {
 	mu     sync.Mutex
 	conns  map[net.Conn]struct{}
 	closed bool
 }
 
-// note is a hook for http.Server.ConnState.
 func (s *silent) note(c net.Conn, state http.ConnState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,7 +204,7 @@ func (s *silent) note(c net.Conn, state http.ConnState) {
 	}
 }
 
-// close closes these connections, and from now on every new one.
+// close closes these connections and all new ones.
 func (s *silent) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,7 +214,7 @@ func (s *silent) close() {
 	}
 }
 
-// Shutdown waits for the requests that are under way. When ctx ends, it cuts them off.
+// Shutdown waits for the running requests. When ctx ends, it cuts them off.
 func (l *Listener) Shutdown(ctx context.Context) error {
 	l.silent.close()
 	stopped := make(chan error, 1)
@@ -239,10 +229,9 @@ func (l *Listener) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// serverLog is the log of net/http and of the front. Most of their lines tell of broken handshakes, which clients
-// cause: they are logged at debug level, and so are repeated attempts to accept, which the reserve reports. TLS
-// handshakes that the configuration forbids are refusals. Panics of handlers, and connections that cannot be accepted,
-// are errors; small buffers of UDP are worth a warning.
+// serverLog is the log of net/http and of the front. Most lines are about handshakes that clients break, at level debug,
+// like repeated attempts to accept, which the reserve reports. Handshakes that the configuration forbids are refusals.
+// Panics of handlers and connections that cannot be accepted are errors.
 type serverLog struct {
 	log     *slog.Logger
 	section string // the key of the listener's TLS object

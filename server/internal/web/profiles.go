@@ -8,18 +8,16 @@ import (
 	"time"
 )
 
-// maxSeconds is how long a profile may take.
 const maxSeconds = 300
 
-// Profiles serves profiles of the process for go tool pprof below a prefix, a path without a slash at the end. The
-// configuration key debug.enabled turns it on.
+// Profiles serves profiles for go tool pprof below a prefix.
 func Profiles(prefix string) http.Handler {
 	prefix = strings.TrimSuffix(prefix, "/") + "/"
 	own := map[string]http.HandlerFunc{
 		"cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// A profile may take longer than the listener's write timeout; if this fails, it is cut short.
+		// A profile may take longer than the write timeout.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
 		if n, err := strconv.ParseFloat(r.FormValue("seconds"), 64); err == nil && n > maxSeconds {
 			http.Error(w, "seconds is more than "+strconv.Itoa(maxSeconds), http.StatusBadRequest)

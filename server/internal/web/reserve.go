@@ -13,16 +13,13 @@ import (
 	"github.com/gyrohq/gyro/transport/front"
 )
 
-// Size is how many connections of operators can be accepted when the process has no
-// descriptors left.
+// Size is how many connections of operators can be accepted when the process has no descriptors left.
 const Size = 16
 
-// Reserve keeps file descriptors back, so that operators can connect when clients use all others
-// that the process may have. A listener for operators closes a kept descriptor to accept a
-// connection, and the reserve gets one back when the connection closes. Listeners for clients
-// can get hold of such a descriptor in between; so they keep a connection only if the reserve
-// is full after they have accepted it. It also notes which listeners have no descriptors for connections, and logs that.
-// The zero value is empty; any goroutine may use it.
+// Reserve keeps file descriptors back, so that operators can connect when clients use all others. A listener for
+// operators closes a kept descriptor to accept a connection, and the reserve opens one again when the connection closes.
+// Listeners for clients can get such a descriptor in between, so they keep a connection only if the reserve is full
+// afterwards. It also logs which listeners lack descriptors. The zero value is empty; any goroutine may use it.
 type Reserve struct {
 	Logger *slog.Logger // nil: slog.Default()
 
@@ -37,14 +34,14 @@ type Reserve struct {
 
 func (r *Reserve) log() *slog.Logger { return cmp.Or(r.Logger, slog.Default()) }
 
-// ForOperators fills the reserve, and returns a listener that uses it. It is for TCP listeners
-// that serve short requests. Closing it empties the reserve. name tells the listener apart from others, for operators.
+// ForOperators fills the reserve, and returns a listener that uses it, for short requests. Closing the listener empties
+// the reserve. name is for the log.
 func (r *Reserve) ForOperators(name string, ln net.Listener) net.Listener {
 	r.resize(Size)
 	return &operators{ln, name, r}
 }
 
-// ForClients returns a listener that leaves the reserve alone. name tells it apart from others, for operators.
+// ForClients returns a listener that leaves the reserve alone. name is for the log.
 func (r *Reserve) ForClients(name string, ln net.Listener) net.Listener {
 	return front.Sparing{
 		TCPListener: ln.(*net.TCPListener), Room: r.fill,
@@ -62,8 +59,7 @@ func (r *Reserve) resize(n int) {
 	r.fill()
 }
 
-// fill opens descriptors until the reserve is full, and reports false if the system gives out
-// fewer.
+// fill opens descriptors until the reserve is full; false if the system has none.
 func (r *Reserve) fill() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,8 +73,7 @@ func (r *Reserve) fill() bool {
 	return true
 }
 
-// spend closes one descriptor, so that a connection can have it. It reports false if none is
-// held.
+// spend closes one descriptor for a connection; false if none is held.
 func (r *Reserve) spend() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,14 +91,13 @@ func (r *Reserve) release() {
 	r.held = r.held[:last]
 }
 
-// operators is a listener that uses a reserve.
 type operators struct {
 	net.Listener
 	name    string
 	reserve *Reserve
 }
 
-// Accept implements net.Listener. While the reserve is in use, clients get no descriptors.
+// Accept implements net.Listener. While the reserve is used, clients get no descriptors.
 func (o *operators) Accept() (net.Conn, error) {
 	for {
 		nc, err := o.Listener.Accept()
@@ -131,8 +125,7 @@ func (o *operators) Close() error {
 	return o.Listener.Close()
 }
 
-// borrower is a connection that uses a descriptor of the reserve, and refills the reserve
-// when it closes.
+// borrower is a connection with a descriptor of the reserve, which it refills.
 type borrower struct {
 	*net.TCPConn
 	reserve *Reserve

@@ -11,16 +11,15 @@ import (
 	"github.com/gyrohq/gyro/logging"
 )
 
-// Validity is how long an attempt to accept that failed says something: a listener tries again within a second.
+// Validity is how long a failed attempt to accept counts: a listener tries again within a second.
 const Validity = 3 * time.Second
 
-// lack is a lack of descriptors for the connections of a listener.
 type lack struct {
 	since, last time.Time // of failed attempts
 	err         error
 }
 
-// tried notes an attempt to accept a connection: err is nil, or says that there is no descriptor.
+// tried notes an attempt to accept a connection. err says that there is no descriptor.
 func (r *Reserve) tried(listener string, addr net.Addr, err error) {
 	if err == nil && !r.lacking.Load() {
 		return
@@ -36,7 +35,7 @@ func (r *Reserve) tried(listener string, addr net.Addr, err error) {
 		}
 		r.lacks[listener] = &lack{now, now, err}
 		r.lacking.Store(true)
-		// They wait in the kernel's queue of the listener.
+		// They wait in the kernel's queue.
 		r.log().Error("connections wait: no file descriptors are left", "listener", listener, "addr", addr.String(),
 			"key", "client.connection_limit", "hint", "give the process more (LimitNOFILE, ulimit -n), or set client.connection_limit below them, so that clients are refused and try another node: docs/operations.md#the-system",
 			"error", err)
@@ -50,7 +49,7 @@ func (r *Reserve) tried(listener string, addr net.Addr, err error) {
 	}
 }
 
-// Err tells which listeners have had no descriptor for a connection within the last 3 s.
+// Err tells which listeners have had no descriptor within the last 3 s.
 func (r *Reserve) Err() error {
 	if !r.lacking.Load() {
 		return nil

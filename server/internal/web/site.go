@@ -16,28 +16,26 @@ type Site struct {
 	exact map[string]http.Handler
 	trees map[string]http.Handler // by prefix with a slash at the end
 	rest  http.Handler
-	// served has the shortest path of each key that paths come from, for the log.
+	// served has the shortest path of each configuration key, for the log.
 	served map[string]string
-	// routes serve requests to some endpoints without net/http.
 	routes []front.Route
-	// gate makes the gate of an endpoint; path is its label in the metrics, empty for paths that are not served.
+	// gate makes the gate of an endpoint; path is its label in metrics, empty for unknown paths.
 	gate func(path string, e Endpoint) *gate
-	// Guide answers requests for paths that are not served.
+	// Guide answers requests for unknown paths.
 	Guide Guide
 }
 
-// Endpoint is the handler of a path of a Site, with its rules.
+// Endpoint is the handler of a path, with its rules.
 type Endpoint struct {
 	http.Handler
-	// Routes serve its requests without net/http. Routes for other paths are ignored.
+	// Routes serve requests without net/http. Routes of other paths are ignored.
 	Routes []front.Route
-	// limited: the limits of client connections apply to its requests.
+	// limited: the limits of client connections apply.
 	limited bool
-	// foreign is the rule for requests of pages whose origin is not in client.allowed_origins.
 	foreign foreignRule
-	// embedded tells of paths that pages of any origin may embed; nil: there are none.
+	// embedded tells which paths pages of any origin may embed; nil: none.
 	embedded func(path string) bool
-	// CheckHost: requests for other hosts than Config.KnowsHost knows are refused.
+	// CheckHost: requests for hosts that Config.KnowsHost does not know are refused.
 	CheckHost bool
 }
 
@@ -48,7 +46,7 @@ func newSite(gate func(path string, e Endpoint) *gate) *Site {
 	return s
 }
 
-// guard puts the gate in front of an endpoint, and of its routes.
+// guard puts the gate before an endpoint and its routes.
 func (s *Site) guard(path string, e Endpoint) http.Handler {
 	g := s.gate(path, e)
 	for _, r := range e.Routes {
@@ -62,7 +60,7 @@ func (s *Site) guard(path string, e Endpoint) http.Handler {
 
 func (s *Site) empty() bool { return len(s.exact) == 0 }
 
-// ServeHTTP serves a request by its path.
+// ServeHTTP implements http.Handler.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h, ok := s.exact[r.URL.Path]; ok {
 		h.ServeHTTP(w, r)
@@ -71,7 +69,6 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.tree(r.URL.Path).ServeHTTP(w, r)
 }
 
-// tree finds the handler of a path that is not in exact: the handler of the longest prefix.
 func (s *Site) tree(path string) http.Handler {
 	longest, found := "", s.rest
 	for prefix, h := range s.trees {
@@ -82,7 +79,7 @@ func (s *Site) tree(path string) http.Handler {
 	return found
 }
 
-// Handle serves one path. key is the configuration key that the path comes from.
+// Handle serves one path. key is its configuration key.
 func (s *Site) Handle(key, path string, e Endpoint) error {
 	if strings.ContainsAny(path, "?# \t\r\n") {
 		return fmt.Errorf("%s: %q is not a path", key, path)
@@ -102,7 +99,6 @@ func (s *Site) HandleExact(key, path string, e Endpoint) error {
 	return nil
 }
 
-// endpoints lists one path of each endpoint.
 func (s *Site) endpoints() []string { return slices.Sorted(maps.Values(s.served)) }
 
 // HandleTree serves everything below a path; the path itself redirects to it.
@@ -119,7 +115,6 @@ func (s *Site) HandleTree(key, path string, e Endpoint) error {
 	return nil
 }
 
-// handleBelow serves a path and everything below it.
 func (s *Site) handleBelow(key, path string, e Endpoint) error {
 	if err := s.Handle(key, path, e); err != nil {
 		return err
@@ -129,7 +124,7 @@ func (s *Site) handleBelow(key, path string, e Endpoint) error {
 	return nil
 }
 
-// CleanPrefix cuts trailing slashes; an empty result means "/".
+// CleanPrefix removes slashes at the end; an empty result is "/".
 func CleanPrefix(path string) string {
 	path = strings.TrimRight(path, "/")
 	if !strings.HasPrefix(path, "/") {

@@ -9,7 +9,6 @@ import (
 	"github.com/gyrohq/gyro/transport/httpstream"
 )
 
-// mountEmulation mounts the endpoint for the commands of clients of bidirectional streams.
 func (w *Web) mountEmulation() error {
 	if !w.Settings.SSE.Enabled && !w.Settings.HTTPStream.Enabled {
 		return nil
@@ -25,7 +24,7 @@ func (w *Web) mountEmulation() error {
 		Endpoint{Handler: h, Routes: []front.Route{h.Route(path)}, foreign: refuseCredentials})
 }
 
-// mountStream mounts the endpoint of a section. own has the settings of the section that are not in c.
+// mountStream mounts a section; own has its settings that are not in c.
 func (w *Web) mountStream(section string, kind httpstream.Kind, c *config.BodyTransport, own httpstream.Config) error {
 	path := CleanPrefix(c.HandlerPrefix)
 	own.MaxRequestBodySize, own.StaleTimeout, own.AllowOrigin = c.MaxRequestBodySize, w.Settings.Client.StaleCloseDelay, w.mayRead
@@ -34,8 +33,8 @@ func (w *Web) mountStream(section string, kind httpstream.Kind, c *config.BodyTr
 	return w.External.Handle(section+".handler_prefix", c.HandlerPrefix, Endpoint{Handler: h, Routes: h.Routes(path), limited: true, foreign: refuseCredentials})
 }
 
-// connectAnswers returns the answers to failed connects; nil if these are told in the stream. Of
-// several for a code, the first counts.
+// connectAnswers returns the answers to failed connects by code; nil if the stream has them. The first one of a code
+// counts.
 func connectAnswers(c *config.UniHTTP) map[uint32]httpstream.ConnectAnswer {
 	if !c.ConnectCodeToHTTPResponse.Enabled {
 		return nil
@@ -49,9 +48,8 @@ func connectAnswers(c *config.UniHTTP) map[uint32]httpstream.ConnectAnswer {
 	return answers
 }
 
-// mayRead reports whether the page that sends a request may read the answer. Requests of other
-// pages without credentials are served, too, but the log says why their browser hides the answer. It does not say so
-// of pages of the server's own host, which need no permission.
+// mayRead reports whether the page that sends a request may read the answer. Requests of other pages without credentials
+// are served, and the log says why their browser hides the answer, except for pages of the server's own host.
 func (w *Web) mayRead(q *front.Request) bool {
 	origin := q.Get("Origin")
 	if w.Origins.Match(origin) {

@@ -6,7 +6,7 @@ import (
 	"github.com/gyrohq/gyro/transport/httpstream"
 )
 
-// mounts mount the endpoints of transports, by the section of the configuration.
+// mounts are by the section of the configuration.
 var mounts = map[string]func(*Web) error{
 	"websocket": func(w *Web) error {
 		path := w.Settings.WebSocket.HandlerPrefix
@@ -43,8 +43,8 @@ var mounts = map[string]func(*Web) error{
 	"sockjs": (*Web).mountSockJS,
 }
 
-// MountTransports mounts the endpoints of the enabled transports, and the endpoint for the commands of clients of
-// streams. The guide answers requests for another transport that it is off.
+// MountTransports mounts the enabled transports and the endpoint for commands of streams. The guide answers for disabled
+// ones.
 func (w *Web) MountTransports() error {
 	var errs []error
 	for _, t := range w.Settings.Transports() {

@@ -1,6 +1,5 @@
-// Package web serves the endpoints of a server on its listeners: transports of clients, the server API, health,
-// metrics, the pages for operators. It knows which endpoint is on which listener, its rules for origins and hosts, and
-// the limits of its requests; it does not know the work of an endpoint.
+// Package web serves the endpoints of a server on its listeners: transports, the server API, health, metrics, pages for
+// operators. It has the rules for origins, hosts and limits, and does not know the work of an endpoint.
 package web
 
 import (
@@ -17,19 +16,17 @@ import (
 
 // Config of a Web.
 type Config struct {
-	// Settings is the configuration of the server at its start.
+	// Settings is the configuration at the start.
 	Settings *config.Config
 	Node     *gyro.Node
-	// Origins are the web origins that may connect.
-	Origins *config.Origins
-	// Dictionaries compress messages of WebSocket clients.
+	Origins  *config.Origins
+	// Dictionaries are for WebSocket clients.
 	Dictionaries []*websocket.Dictionary
-	// ConnectionLimit returns client.connection_limit as it is in force.
+	// ConnectionLimit returns client.connection_limit in force.
 	ConnectionLimit func() int
-	// KnowsHost, if set, decides by the Host of a request whether endpoints with CheckHost answer it.
+	// KnowsHost, if set, decides by Host whether endpoints with CheckHost answer.
 	KnowsHost func(host string) bool
-	// Counter, if set, returns a function that counts the requests to a path. The path is empty for all paths that are
-	// not served.
+	// Counter, if set, returns a counter of requests to a path, which is empty for all unknown paths.
 	Counter func(path string) func(method string, status int)
 	Log     *slog.Logger
 }
@@ -38,14 +35,13 @@ type Config struct {
 type Web struct {
 	Config
 	Limits *Limits
-	// External is the site for clients, Internal the site for backends and operators. They are the same if both
-	// listeners would be at the same address.
+	// External is for clients, Internal for backends and operators. They are the same if the listeners have one address.
 	External, Internal *Site
-	// bodyLimits are the keys that bound the bodies of requests, by path.
+	// bodyLimits are the keys of the limits of request bodies, by path.
 	bodyLimits map[string]string
 }
 
-// New returns a Web that serves nothing yet.
+// New returns a Web without endpoints.
 func New(c Config) *Web {
 	w := &Web{Config: c, bodyLimits: make(map[string]string)}
 	w.Limits = NewLimits(c.ConnectionLimit, c.Settings.Client.ConnectionRateLimit, c.Node.NumClients)
@@ -63,7 +59,7 @@ func (w *Web) newSite() *Site {
 	return s
 }
 
-// SiteFor returns the external site for an endpoint that is to be there, else the internal one.
+// SiteFor returns External or Internal.
 func (w *Web) SiteFor(external bool) *Site {
 	if external {
 		return w.External
@@ -71,16 +67,16 @@ func (w *Web) SiteFor(external bool) *Site {
 	return w.Internal
 }
 
-// BodyLimit returns the key that bounds the bodies of requests to a path; empty if none does.
+// BodyLimit returns the key of the limit of request bodies; empty if there is none.
 func (w *Web) BodyLimit(path string) string { return w.bodyLimits[path] }
 
-// WarnExposed warns of endpoints that clients can reach and should not.
+// WarnExposed warns of endpoints that clients should not reach.
 func (w *Web) WarnExposed() {
 	h := &w.Settings.HTTPServer
 	Exposure{Config: w.Settings, Address: externalAddr(h), Shared: samePlace(h)}.Warn(w.Log)
 }
 
-// MountInit mounts the endpoint that browsers request to open a connection in advance.
+// MountInit mounts the init endpoint, if it is enabled.
 func (w *Web) MountInit() error {
 	c := &w.Settings.Init
 	if !c.Enabled {
@@ -89,7 +85,7 @@ func (w *Web) MountInit() error {
 	return w.External.Handle("init.handler_prefix", c.HandlerPrefix, Endpoint{Handler: cors(w.Origins, Init()), limited: true})
 }
 
-// MountProfiles mounts the profiles of the process.
+// MountProfiles mounts profiles of the process, if they are enabled.
 func (w *Web) MountProfiles() error {
 	c := &w.Settings.Debug
 	if !c.Enabled {
@@ -98,7 +94,7 @@ func (w *Web) MountProfiles() error {
 	return w.Internal.HandleTree("debug.handler_prefix", c.HandlerPrefix, Endpoint{Handler: Profiles(CleanPrefix(c.HandlerPrefix))})
 }
 
-// MountPages mounts pages on the external listener, by their paths.
+// MountPages mounts pages on the external listener, by path.
 func (w *Web) MountPages(pages map[string]http.Handler) error {
 	var errs []error
 	for path, page := range pages {
@@ -107,7 +103,7 @@ func (w *Web) MountPages(pages map[string]http.Handler) error {
 	return errors.Join(errs...)
 }
 
-// MountAPI mounts the endpoint of the server API at its paths.
+// MountAPI mounts the server API at its paths.
 func (w *Web) MountAPI(paths []string, e Endpoint) error {
 	c := &w.Settings.HTTPAPI
 	s := w.SiteFor(c.External)
@@ -124,7 +120,7 @@ func (w *Web) MountAPI(paths []string, e Endpoint) error {
 	return nil
 }
 
-// AdminOff makes the guide tell that the admin interface is off. The prefix of the interface has no slash at the end.
+// AdminOff lets the guide tell that the admin interface is off. The prefix has no slash at its end.
 func (w *Web) AdminOff(prefix string) {
 	for _, path := range []string{prefix, prefix + "/", prefix + "/admin", prefix + "/admin/"} {
 		if strings.Trim(path, "/") != "" { // at the root the guide tells of the other endpoints

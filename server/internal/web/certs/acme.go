@@ -23,32 +23,28 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// autocertKey is the section of the configuration.
 const autocertKey = "http_server.tls_autocert"
 
 const (
-	// maxHosts bounds host_whitelist; authorities have lower limits.
+	// maxHosts bounds host_whitelist.
 	maxHosts = 256
-	// firstRetry is the pause after the first attempt that failed. Each further one is twice as
-	// long, up to maxRetry, because authorities limit failed attempts to a few per hour.
+	// firstRetry is the pause after the first failed attempt. Each further one doubles it, up to maxRetry, because
+	// authorities limit failed attempts to a few per hour.
 	firstRetry, maxRetry = 2 * time.Minute, time.Hour
-	// maxWait bounds how long a handshake waits for the first certificate of its host.
+	// maxWait is how long a handshake waits for the first certificate of its host.
 	maxWait = 10 * time.Second
 )
 
-// Reasons for refusing a handshake. They quote nothing of the client.
+// They quote nothing of the client.
 var (
 	errForeignHost = errors.New("the name that the client asks for is not in " + autocertKey + ".host_whitelist")
 	errNoHost      = errors.New("the client asks for no name, and " + autocertKey + ".server_name is not set")
 	errNotObtained = errors.New("the certificate for that name has not been obtained yet")
 )
 
-// authority obtains certificates by ACME.
-//
-// It asks for them by itself when the server starts, so neither the number nor the time of orders depends on clients. A
-// handshake takes the certificate in the store. While the first attempt is under way, one handshake waits for its end
-// and others fail at once. So clients cannot take up all handshakes that a listener makes at a time: the authority's
-// challenge needs one of them.
+// authority obtains certificates by ACME. It asks for them by itself when the server starts, so clients do not cause
+// orders. Handshakes take the certificate in the store. During the first attempt one handshake waits for its end and
+// others fail at once, so clients cannot take up all handshakes of a listener: the authority's challenge needs one.
 type authority struct {
 	log        *slog.Logger
 	cacheDir   string
@@ -57,14 +53,13 @@ type authority struct {
 	waiting    chan struct{}    // has one place for the handshake that waits
 	challenges http.Handler     // nil without http-01
 
-	// obtain returns the certificate of a host: the existing one, renewed in time, or a new one after the seconds or
-	// minutes that the authority takes. obtain and token are methods of autocert.Manager.
+	// obtain returns the certificate of a host: the present one, renewed in time, or a new one after seconds or minutes.
+	// obtain and token are autocert.Manager.GetCertificate.
 	obtain func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	// token returns the certificate that answers a tls-alpn-01 challenge.
 	token func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 }
 
-// host is a name that there is a certificate for, sooner or later.
 type host struct {
 	name string
 
@@ -77,7 +72,7 @@ type host struct {
 	expiry
 }
 
-// newAuthority checks the configuration; errors name the key below the section.
+// newAuthority checks the configuration. Errors name the key below the section.
 func newAuthority(cfg config.TLSAutocert, log *slog.Logger) (*authority, error) {
 	a := &authority{log: log, cacheDir: cfg.CacheDir, hosts: make(map[string]*host), waiting: make(chan struct{}, 1)}
 	if n := len(cfg.HostWhitelist); n == 0 || n > maxHosts {
@@ -115,7 +110,7 @@ func newAuthority(cfg config.TLSAutocert, log *slog.Logger) (*authority, error) 
 	return a, nil
 }
 
-// withoutPort hides the port in the Host of requests, which autocert does not expect there.
+// withoutPort removes the port in the Host of requests, which autocert does not expect.
 func withoutPort(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if host, _, err := net.SplitHostPort(r.Host); err == nil {
@@ -126,7 +121,6 @@ func withoutPort(next http.Handler) http.Handler {
 	})
 }
 
-// hostName returns a name of the configuration in ASCII and lower case.
 func hostName(given string) (string, error) {
 	name, err := idna.Lookup.ToASCII(strings.TrimSuffix(given, "."))
 	if err != nil || !strings.Contains(name, ".") || net.ParseIP(name) != nil {
@@ -135,7 +129,6 @@ func hostName(given string) (string, error) {
 	return name, nil
 }
 
-// acmeClient speaks to the authority.
 func acmeClient(cfg config.TLSAutocert) (*acme.Client, error) {
 	c := &acme.Client{DirectoryURL: autocert.DefaultACMEDirectory, UserAgent: "gyro"}
 	if cfg.DirectoryURL != "" {
@@ -157,7 +150,7 @@ func acmeClient(cfg config.TLSAutocert) (*acme.Client, error) {
 	return c, nil
 }
 
-// cache is the directory of certificates. autocert goes on after an error of Put without a word.
+// cache is the directory of certificates. autocert ignores errors of Put.
 type cache struct {
 	autocert.DirCache
 	log *slog.Logger
@@ -172,7 +165,7 @@ func (c cache) Put(ctx context.Context, name string, data []byte) error {
 	return err
 }
 
-// prepareCache makes the directory of the cache and writes to it.
+// prepareCache creates the directory, and writes to it.
 func (a *authority) prepareCache() error {
 	if a.cacheDir == "" {
 		a.log.Warn("certificates of ACME are not stored, so each start needs new ones, which authorities limit", "key", autocertKey+".cache_dir")
@@ -188,7 +181,7 @@ func (a *authority) prepareCache() error {
 	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
-// certificate is the GetCertificate of listeners.
+// certificate is GetCertificate of listeners.
 func (a *authority) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	name := a.serverName
 	if hello.ServerName != "" {
@@ -211,7 +204,7 @@ func (a *authority) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, e
 	return cert, nil
 }
 
-// wait returns when an attempt has ended, or at once if a handshake waits already.
+// wait returns at the end of the attempt, or at once if a handshake waits already.
 func (a *authority) wait(ctx context.Context, ended <-chan struct{}) {
 	select {
 	case a.waiting <- struct{}{}:
@@ -227,14 +220,13 @@ func (a *authority) wait(ctx context.Context, ended <-chan struct{}) {
 	}
 }
 
-// state returns the certificate, and the end of the attempt that is under way.
+// state returns the certificate, and the end of the present attempt.
 func (h *host) state() (*tls.Certificate, <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.cert, h.ended
 }
 
-// refresh takes over certificates that were renewed, and begins the attempts that are due.
 func (a *authority) refresh(now time.Time) {
 	for _, h := range a.hosts {
 		if h.begin(now) {
@@ -243,7 +235,6 @@ func (a *authority) refresh(now time.Time) {
 	}
 }
 
-// retry makes the attempts due that wait for their time.
 func (a *authority) retry(now time.Time) {
 	for _, h := range a.hosts {
 		h.mu.Lock()
@@ -252,7 +243,6 @@ func (a *authority) retry(now time.Time) {
 	}
 }
 
-// begin reports whether it is time to ask for the certificate.
 func (h *host) begin(now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -266,9 +256,8 @@ func (h *host) begin(now time.Time) bool {
 	return true
 }
 
-// ask asks for a certificate and keeps it.
 func (a *authority) ask(h *host) {
-	// A client that takes ECDSA sends such a message. Gyro asks for certificates of this kind only.
+	// A client that accepts ECDSA sends such a message. Gyro asks for these certificates only.
 	cert, err := a.obtain(&tls.ClientHelloInfo{ServerName: h.name, CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}})
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -1,6 +1,5 @@
-// Package certs has the TLS of the server's listeners: certificates that are read again when
-// their files change, the choice among several, client certificates, session tickets that
-// nodes share, and certificates by ACME. docs/tls.md is its contract for users.
+// Package certs has the TLS of the server's listeners (docs/tls.md): certificates that are read again when their files
+// change, the choice among several, client certificates, session tickets that nodes share, and certificates by ACME.
 package certs
 
 import (
@@ -14,22 +13,22 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// period is the time between two looks at the files.
+// period is how often the files are read.
 const period = 10 * time.Second
 
-// Protocols of the HTTP listeners, for Store.Config.
+// Protocols are the ALPN protocols of HTTP listeners.
 var Protocols = []string{"h2", "http/1.1"}
 
-// Store has the certificates that the TLS listeners of a server show, and the authorities whose client certificates
-// they accept. Config is called before Run.
+// Store has the certificates of the TLS listeners, and the authorities of client certificates. Config is called before
+// Run.
 type Store struct {
 	log       *slog.Logger
 	listeners []*listener
 	authority *authority // nil without ACME
 }
 
-// New returns a store without listeners. autocert is http_server.tls_autocert; errors name its
-// keys. It neither asks the authority for anything nor writes.
+// New returns a store without listeners for http_server.tls_autocert. It neither asks the authority nor writes. Errors
+// name the key.
 func New(autocert config.TLSAutocert, log *slog.Logger) (*Store, error) {
 	s := &Store{log: log}
 	if !autocert.Enabled {
@@ -42,12 +41,10 @@ func New(autocert config.TLSAutocert, log *slog.Logger) (*Store, error) {
 	return s, nil
 }
 
-// Config returns the configuration for a listener with the TLS object t, for protocols as ALPN names them; nil if t is
-// not enabled. section is the key of the object. Errors name the key.
-//
-// The result, and each clone of it, asks the store at each handshake, by GetConfigForClient. So handshakes always have
-// the newest certificates, authorities and ticket keys, and never wait for a file. Callers must not change
-// GetConfigForClient or the ticket keys of the result.
+// Config returns the TLS of a listener; nil if t is not enabled. section is the key of t, protocols are for ALPN. Errors
+// name the key. The result and its clones ask the store at each handshake, by GetConfigForClient, so handshakes always
+// have the newest certificates, authorities and ticket keys, and never wait for a file. Callers must not change
+// GetConfigForClient or the ticket keys.
 func (s *Store) Config(section string, t config.ListenerTLS, protocols ...string) (*tls.Config, error) {
 	if !t.Enabled {
 		return nil, nil
@@ -61,8 +58,7 @@ func (s *Store) Config(section string, t config.ListenerTLS, protocols ...string
 	return &tls.Config{MinVersion: l.minVersion, NextProtos: protocols, GetConfigForClient: l.forClient}, nil
 }
 
-// PrepareCache makes the directory that keeps certificates of ACME, and checks that it can be
-// written. The error names the key.
+// PrepareCache creates the directory of ACME certificates, and checks that it can be written. The error names the key.
 func (s *Store) PrepareCache() error {
 	if s.authority == nil {
 		return nil
@@ -73,8 +69,7 @@ func (s *Store) PrepareCache() error {
 	return nil
 }
 
-// Challenges answers http-01 challenges, and redirects other requests to HTTPS. It is nil if
-// the configuration does not want that.
+// Challenges answers http-01 challenges, and redirects other requests to HTTPS; nil if that is off.
 func (s *Store) Challenges() http.Handler {
 	if s.authority == nil {
 		return nil
@@ -82,7 +77,7 @@ func (s *Store) Challenges() http.Handler {
 	return s.authority.challenges
 }
 
-// Run keeps the store up to date, until ctx ends.
+// Run keeps the store up to date until ctx ends.
 func (s *Store) Run(ctx context.Context) {
 	if len(s.listeners) == 0 {
 		return
@@ -99,8 +94,8 @@ func (s *Store) Run(ctx context.Context) {
 	}
 }
 
-// Reload looks at the files at once, and tries at once to obtain the certificates that could not be obtained. Errors
-// are in the log; after an error the store keeps its certificates.
+// Reload reads the files at once, and tries again to obtain missing certificates. After an error, which is logged, the
+// store keeps its certificates.
 func (s *Store) Reload() {
 	if s.authority != nil {
 		s.authority.retry(time.Now())
@@ -108,7 +103,6 @@ func (s *Store) Reload() {
 	s.refresh(time.Now())
 }
 
-// refresh reads the files of all listeners again, and takes over changes.
 func (s *Store) refresh(now time.Time) {
 	for _, l := range s.listeners {
 		l.refresh(now, s.log)

@@ -15,7 +15,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// listener is a TLS object of the configuration. Several listeners may share it.
+// listener is a TLS object of the configuration, which several listeners may share.
 type listener struct {
 	section    string
 	minVersion uint16
@@ -23,7 +23,7 @@ type listener struct {
 	authority  *authority // nil: the certificates are pairs
 	challenge  *tls.Config
 
-	// current is the configuration for handshakes. It never changes once it is published.
+	// current is the configuration for handshakes; its content never changes.
 	current atomic.Pointer[tls.Config]
 
 	mu        sync.Mutex // guards all below
@@ -33,7 +33,7 @@ type listener struct {
 	others    []*source      // the sources of clientCAs and tickets
 }
 
-// maxCertificates bounds the certificates of a listener: a handshake looks at one after the other.
+// maxCertificates bounds the certificates of a listener: a handshake tries one after the other.
 const maxCertificates = 256
 
 // newListener loads a TLS object. Errors name the key below the section.
@@ -67,7 +67,6 @@ func newListener(section string, t config.ListenerTLS, a *authority, protocols [
 	return l, nil
 }
 
-// usePairs loads the certificates of the configuration.
 func (l *listener) usePairs(t config.ListenerTLS) error {
 	if len(t.Certificates) >= maxCertificates {
 		return fmt.Errorf("certificates: %d are more than %d", len(t.Certificates), maxCertificates-1)
@@ -87,7 +86,6 @@ func (l *listener) usePairs(t config.ListenerTLS) error {
 	return nil
 }
 
-// useAuthority takes the certificates that ACME obtains.
 func (l *listener) useAuthority(a *authority, t config.ListenerTLS) error {
 	switch {
 	case a == nil:
@@ -102,17 +100,16 @@ func (l *listener) useAuthority(a *authority, t config.ListenerTLS) error {
 	return nil
 }
 
-// forClient is the GetConfigForClient of the listener.
+// forClient is GetConfigForClient of the listener.
 func (l *listener) forClient(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 	// The authority validates a host without a client certificate. net/http and the front close connections with this
-	// protocol, so no client gets around client certificates with it.
+	// protocol, so it does not help clients without a certificate.
 	if l.challenge != nil && len(hello.SupportedProtos) == 1 && hello.SupportedProtos[0] == acme.ALPNProto {
 		return l.challenge, nil
 	}
 	return l.current.Load(), nil
 }
 
-// refresh reads the files again.
 func (l *listener) refresh(now time.Time, log *slog.Logger) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -129,9 +126,9 @@ func (l *listener) refresh(now time.Time, log *slog.Logger) {
 	}
 }
 
-// publish makes a new current configuration of the pairs, authorities and secrets.
+// replace replaces the current configuration.
 func (l *listener) publish(now time.Time) {
-	// Records that begin small would only cost CPU where messages share a record.
+	// Records that begin small only cost CPU where messages share a record.
 	c := &tls.Config{MinVersion: l.minVersion, NextProtos: l.protocols, DynamicRecordSizingDisabled: true}
 	if l.authority != nil {
 		c.GetCertificate = l.authority.certificate

@@ -7,9 +7,8 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 )
 
-// causes are the failures of a handshake that a key of the configuration would change, by a part
-// of their text: crypto/tls and net/http give nothing else. A key with a dot before it is one of
-// the listener's TLS object.
+// causes are the failures of a handshake that a key would change, by a part of the text: crypto/tls and net/http give
+// nothing else. A key with a dot before it belongs to the listener's TLS object.
 var causes = []struct{ part, key, reason string }{
 	{"client didn't provide a certificate", ".client_ca_pem", "the client shows no certificate"},
 	{"certificate signed by unknown authority", ".client_ca_pem", "the client's certificate is of another authority"},
@@ -24,9 +23,8 @@ var causes = []struct{ part, key, reason string }{
 
 var errHandshake = errors.New("TLS handshake refused")
 
-// Refusal returns the reason, for refusal.Reporter, if a handshake failed because the
-// configuration forbids it, and nil if it failed for another reason. section is the key of the
-// listener's TLS object, and failure the error of the handshake.
+// Refusal returns the reason if the configuration forbids a handshake, else nil. section is the key of the listener's
+// TLS object, failure the text of the error.
 func Refusal(section, failure string) error {
 	for _, c := range causes {
 		if !strings.Contains(failure, c.part) {

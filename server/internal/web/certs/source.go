@@ -15,13 +15,12 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// source is a part of a TLS object that is read again: a certificate with its key, the
-// authorities of clients, or the secrets of session tickets.
+// source is a part of a TLS object that is read again: a certificate with its key, authorities, or secrets of tickets.
 type source struct {
 	keys  string // configuration keys, without the key of the object
 	files string // paths; empty if all of it is in the configuration
 	read  func() ([]byte, error)
-	// use takes over the text of the source. After an error nothing has changed.
+	// apply takes over the text. After an error nothing has changed.
 	use     func(text []byte) error
 	seen    [sha256.Size]byte // the digest of the last text, or of the error
 	refused bool              // the last text is not in force
@@ -33,8 +32,8 @@ func (s *source) load() error {
 	return err
 }
 
-// refresh reads the source again. Both results are empty if the text or the error is the same as before, so that a
-// fault is reported once. They are empty as well if there are no file descriptors: the files may be unchanged.
+// refresh reads the source again. Both results are empty if the text or the error is the same as before, so that a fault
+// is reported once, and if there are no file descriptors: the files may be unchanged.
 func (s *source) refresh() (changed bool, err error) {
 	text, err := s.read()
 	loaded := s.seen != [sha256.Size]byte{}
@@ -56,14 +55,13 @@ func (s *source) refresh() (changed bool, err error) {
 	return err == nil, err
 }
 
-// pair is a certificate with its key.
 type pair struct {
 	source
 	cert tls.Certificate
 	expiry
 }
 
-// newPair loads a pair; prefix is the prefix of its keys, such as "certificates[0].".
+// newPair loads a pair. prefix begins its keys, such as "certificates[0].".
 func newPair(prefix string, cert, key config.PEM) (*pair, error) {
 	certKey, keyKey := prefix+"cert_pem", prefix+"key_pem"
 	if cert == "" || key == "" {
@@ -96,7 +94,6 @@ func newPair(prefix string, cert, key config.PEM) (*pair, error) {
 	return p, err
 }
 
-// newPool loads authorities into *to.
 func newPool(key string, pem config.PEM, to **x509.CertPool) (*source, error) {
 	s := &source{
 		keys: key,
@@ -121,7 +118,6 @@ func newPool(key string, pem config.PEM, to **x509.CertPool) (*source, error) {
 	return s, err
 }
 
-// join lists the names that are not empty.
 func join(names ...string) string {
 	var out []string
 	for _, name := range names {
@@ -132,7 +128,7 @@ func join(names ...string) string {
 	return strings.Join(out, ", ")
 }
 
-// reread reads a source again and logs the result. section is the key of its object.
+// reread refreshes a source and logs the result. section is the key of its object.
 func (s *source) reread(section string, log *slog.Logger) (changed bool) {
 	changed, err := s.refresh()
 	switch {
@@ -145,16 +141,13 @@ func (s *source) reread(section string, log *slog.Logger) (changed bool) {
 	return changed
 }
 
-// keysOf returns the keys of the source in full.
 func (s *source) keysOf(section string) string {
 	return section + "." + strings.ReplaceAll(s.keys, ", ", ", "+section+".")
 }
 
-// expiry warns of a certificate that was not renewed in time.
 type expiry struct{ warned time.Time }
 
-// renewalDue is when a certificate should have been renewed: two weeks before its end, or a
-// quarter of its time if that is less.
+// renewalDue is two weeks before the end of a certificate, or a quarter of its time if that is less.
 func renewalDue(leaf *x509.Certificate) time.Time {
 	return leaf.NotAfter.Add(-min(leaf.NotAfter.Sub(leaf.NotBefore)/4, 14*24*time.Hour))
 }

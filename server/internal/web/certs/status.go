@@ -6,20 +6,18 @@ import (
 	"time"
 )
 
-// Status tells of a part of a TLS object that is read again: a certificate with its key, the
-// authorities of clients, the secrets of session tickets. With ACME it tells of a host.
+// Status is the state of a source, or with ACME of a host.
 type Status struct {
 	Key  string // configuration key; the key of the certificate if the private key has another
 	Host string // empty but for certificates of ACME
-	// Refused: the last text, or the last answer of the authority, could not be used. The previous one stays in force.
+	// Refused: the newest text, or answer of the authority, is not usable; the previous one stays in force.
 	Refused bool
-	// Expires is the end of the certificate in force, and RenewalDue the time from which the log warns that it was not
-	// renewed. Both are zero if there is no certificate.
+	// Expires is the end of the certificate in force; the log warns from RenewalDue on. Both are zero without one.
 	Expires, RenewalDue time.Time
 }
 
-// Status returns the status of all parts, each once, in the order of the listeners. Any goroutine may
-// call it once the listeners are made.
+// Status returns the status of all sources, in the order of the listeners. Any goroutine may call it when the listeners
+// are made.
 func (s *Store) Status() (list []Status) {
 	seen := make(map[string]bool)
 	for _, l := range s.listeners {
@@ -63,7 +61,6 @@ func (h *host) status() Status {
 	return st.of(h.cert.Leaf)
 }
 
-// of adds the times of a certificate.
 func (s Status) of(leaf *x509.Certificate) Status {
 	s.Expires, s.RenewalDue = leaf.NotAfter, renewalDue(leaf)
 	return s

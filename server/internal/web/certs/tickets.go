@@ -15,12 +15,12 @@ import (
 const (
 	minSecret  = 32 // bytes
 	maxSecrets = 4
-	// keptKeys is how many keys before the present one are accepted.
+	// keptKeys is the number of older keys that are accepted.
 	keptKeys = 2
 )
 
-// tickets derives the keys of session tickets from secrets and the time, so that nodes with
-// the same secrets and clocks have the same keys without talking to each other.
+// tickets derives the keys of session tickets from secrets and the time, so that nodes with the same secrets and clocks
+// have the same keys.
 type tickets struct {
 	source
 	scope    string // of the keys: a ticket of another listener is of no use
@@ -56,7 +56,6 @@ func newTickets(section string, t config.ListenerTLS) (*tickets, error) {
 	return k, nil
 }
 
-// parseSecrets reads one secret per line.
 func parseSecrets(text string) (secrets []string, err error) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -76,14 +75,14 @@ func parseSecrets(text string) (secrets []string, err error) {
 	return secrets, nil
 }
 
-// number returns the number of the key for new tickets: the periods that have passed since 1970.
+// number returns the number of the key for new tickets: the periods since 1970.
 func (k *tickets) number(now time.Time) int64 { return now.UnixNano() / int64(k.rotation) }
 
 // due reports whether there is a newer key than at the last call of keys.
 func (k *tickets) due(now time.Time) bool { return k.number(now) != k.made }
 
-// keys returns the keys that are accepted. The first one is for new tickets. The next period's is
-// among them, because the clock of another node may be ahead.
+// keys returns the accepted keys, the key for new tickets first. The next key is accepted too: the clock of another node
+// may be ahead.
 func (k *tickets) keys(now time.Time) (keys [][32]byte) {
 	k.made = k.number(now)
 	for _, secret := range k.secrets {
@@ -95,7 +94,6 @@ func (k *tickets) keys(now time.Time) (keys [][32]byte) {
 	return keys
 }
 
-// derive returns one key.
 func (k *tickets) derive(secret string, number int64) (key [32]byte) {
 	info := fmt.Sprintf("gyro session tickets, %s, every %s, key %d", k.scope, k.rotation, number)
 	derived, err := hkdf.Key(sha256.New, []byte(secret), nil, info, len(key))

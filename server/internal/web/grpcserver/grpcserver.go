@@ -1,5 +1,5 @@
-// Package grpcserver has the common parts of the gRPC servers of Gyro: limits of their connections, TLS that reports
-// failed handshakes, and an orderly end.
+// Package grpcserver has the common parts of Gyro's gRPC servers: limits of connections, reports of failed handshakes,
+// and the shutdown.
 package grpcserver
 
 import (
@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// Limits of a connection, which may have several streams.
 const (
 	maxStreams     = 1000             // at a time
 	maxHeaderBytes = 64 << 10         // of a request
@@ -29,8 +28,8 @@ type Server struct {
 	stopped chan struct{} // closed when all connections are closed, after Stop
 }
 
-// New returns a server. t is the TLS of its listener; nil: plaintext. failed, unless it is nil, is called when
-// a handshake of TLS has failed, on any goroutine.
+// New returns a server. t is the TLS of its listener; nil: plaintext. failed, if set, is called after a failed
+// handshake, on any goroutine.
 func New(t *tls.Config, failed func(addr string, err error), options ...grpc.ServerOption) *Server {
 	options = append([]grpc.ServerOption{
 		grpc.MaxConcurrentStreams(maxStreams),
@@ -43,7 +42,6 @@ func New(t *tls.Config, failed func(addr string, err error), options ...grpc.Ser
 	return &Server{Server: grpc.NewServer(options...), stopped: make(chan struct{})}
 }
 
-// reporting tells of handshakes that fail.
 type reporting struct {
 	credentials.TransportCredentials
 	failed func(addr string, err error) // nil: failures are not reported
@@ -57,7 +55,7 @@ func (r *reporting) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo,
 	return conn, info, err
 }
 
-// Serve takes connections from l until Stop, and closes l.
+// Serve serves the connections of l until Stop, and closes l.
 func (s *Server) Serve(l net.Listener) error {
 	if err := s.Server.Serve(l); !errors.Is(err, grpc.ErrServerStopped) {
 		return err
@@ -65,7 +63,7 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Stop stops taking connections and streams. It does not end streams. Calls after the first do nothing.
+// Stop ends the accepting of connections and streams. Streams go on.
 func (s *Server) Stop() {
 	s.stop.Do(func() {
 		go func() {
@@ -75,9 +73,8 @@ func (s *Server) Stop() {
 	})
 }
 
-// Wait waits, after Stop, until all streams have ended and all connections are closed, up to
-// linger after the call, because clients may not read. If ctx ends before, it cuts the streams off
-// and returns the error of ctx.
+// Wait waits, after Stop, for the end of all streams and connections, at most for linger, because clients may not read.
+// If ctx ends, it cuts the streams off and returns the error of ctx.
 func (s *Server) Wait(ctx context.Context, linger time.Duration) error {
 	timer := time.NewTimer(linger)
 	defer timer.Stop()

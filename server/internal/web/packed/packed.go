@@ -1,4 +1,4 @@
-// Package packed serves the embedded files of pages: to most browsers compressed, as they are embedded.
+// Package packed serves embedded files, compressed if the client accepts it.
 package packed
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// File is served under one path. It is a http.Handler.
+// File serves one file.
 type File struct {
 	kind, policy, tag string
 	compressed        []byte // nil: it is not
@@ -26,8 +26,8 @@ func New(kind, policy string, body []byte) *File {
 	return &File{kind: kind, policy: policy, tag: tagOf(body), plain: func() []byte { return body }}
 }
 
-// Compressed returns a file whose body is compressed by gzip. It is uncompressed when the first client
-// asks that does not take it as it is.
+// Compressed returns a file whose body is compressed with gzip. The first client that does not accept it has it
+// uncompressed.
 func Compressed(kind, policy string, body []byte) *File {
 	plain := sync.OnceValue(func() []byte { return uncompressed(body) })
 	return &File{kind: kind, policy: policy, tag: tagOf(body), compressed: body, plain: plain}
@@ -45,7 +45,7 @@ func uncompressed(body []byte) []byte {
 	return plain
 }
 
-// tagOf returns the ETag. It is a weak one, as the compressed file and the plain one share it.
+// tagOf returns a weak ETag, as the compressed and the plain file share it.
 func tagOf(body []byte) string {
 	sum := sha256.Sum256(body)
 	return `W/"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
@@ -74,7 +74,6 @@ func (f *File) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }
 
-// takesGzip tells whether a client accepts answers that are compressed.
 func takesGzip(accepted string) bool {
 	for coding := range strings.SplitSeq(accepted, ",") {
 		name, weight, _ := strings.Cut(coding, ";")

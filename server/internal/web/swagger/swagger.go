@@ -1,5 +1,5 @@
-// Package swagger serves the OpenAPI document of the server API, and a page to read it and to send
-// requests: Swagger UI (docs/http-api.md#the-openapi-document). The page loads nothing from other hosts.
+// Package swagger serves the OpenAPI document of the server API and Swagger UI (docs/http-api.md#the-openapi-document).
+// The page loads nothing from other hosts.
 package swagger
 
 import (
@@ -20,12 +20,12 @@ import (
 //go:embed openapi.json page.html page.js ui/*.gz
 var files embed.FS
 
-// policy lets the page load and call nothing but this server, and run no code but code in files.
+// policy lets the page use this server alone, and run code from files only.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// New returns the handler of all paths that begin with below, which ends with a slash. api is the
-// path of the server API, such as "/api"; it ends with no slash, unless it is "/".
+// New returns the handler of the paths that begin with below, which ends with a slash. api is the path of the server
+// API, without a slash at its end unless it is "/".
 func New(below, api string) http.Handler {
 	const javaScript, text = "text/javascript; charset=utf-8", "text/plain; charset=utf-8"
 	served := map[string]*packed.File{
@@ -53,10 +53,9 @@ func New(below, api string) http.Handler {
 	})
 }
 
-// documentAPI is the path of the server API in the document that is embedded.
 const documentAPI = "/api"
 
-// document returns the document with the paths of a server whose API is at the path api.
+// document returns the document for an API at the path api.
 func document(embedded []byte, api string) []byte {
 	quoted := func(path string) []byte {
 		text, err := json.Marshal(path)
@@ -70,7 +69,6 @@ func document(embedded []byte, api string) []byte {
 	return bytes.ReplaceAll(moved, quoted(documentAPI), quoted(api))
 }
 
-// file returns an embedded file.
 func file(name string) []byte {
 	body, err := files.ReadFile(name)
 	if err != nil {

@@ -1,9 +1,6 @@
-// Package xconnect makes the HTTP/2 servers of the process offer extended CONNECT
-// (RFC 8441), and with it WebSocket over HTTP/2. Importing it is enough.
-//
-// net/http decides that when it is initialised, by the environment variable GODEBUG alone. A
-// package is initialised after its imports, and in the order of import paths otherwise. This
-// package imports nothing that net/http does not need, too, so it is initialised before net/http.
+// Package xconnect makes the HTTP/2 servers of the process offer extended CONNECT (RFC 8441), for WebSocket over HTTP/2.
+// Import it. net/http decides by GODEBUG when it is initialized. Packages are initialized after their imports, otherwise
+// in the order of import paths; this package imports only what net/http needs too, so it comes before net/http.
 package xconnect
 
 import "os"
