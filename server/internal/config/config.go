@@ -1,5 +1,5 @@
-// Package config is the configuration of the Gyro server: one typed schema, which determines keys, defaults,
-// environment variables, checks and documentation.
+// Package config is the configuration of the server: one typed schema, from which keys, defaults, environment variables,
+// checks and documentation follow.
 package config
 
 import (
@@ -16,30 +16,29 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config/material"
 )
 
-// EnvPrefix is the prefix of Gyro's environment variables. The prefix of Centrifugo is accepted,
-// too, so that a deployment can change to Gyro by replacing the binary. Where both variables are
-// set, Gyro's wins.
+// EnvPrefix is the prefix of Gyro's environment variables. Centrifugo's prefix is accepted too, so that a deployment can
+// change by replacing the binary. If both are set, Gyro's counts.
 const EnvPrefix = "GYRO_"
 
 var envPrefixes = []string{EnvPrefix, "CENTRIFUGO_"}
 
-// maxSuggestions bounds the unknown keys, and the unknown variables, that Load looks for a similar name of.
+// maxSuggestions bounds the unknown keys, and the unknown variables, for which Load looks for a similar name.
 const maxSuggestions = 100
 
-// Options say where Load finds values. Per key, a flag wins over a non-empty
-// variable, a variable over the file, the file over the default.
+// Options are the sources of Load. A flag has precedence over a non-empty variable, a variable over the file, the file
+// over the default.
 type Options struct {
-	// File is the path of a .json, .yaml, .yml or .toml file; empty for none.
+	// File is a .json, .yaml, .yml or .toml file; empty for none.
 	File string
-	// RequireFile makes a missing or unreadable file an error instead of a warning.
+	// RequireFile makes an unreadable file an error instead of a warning.
 	RequireFile bool
-	// Env has the environment as os.Environ returns it.
+	// Env is as os.Environ returns it.
 	Env []string
-	// Flags has the text of explicitly given flags by dotted key.
+	// Flags has the texts of given flags by dotted key.
 	Flags map[string]string
 }
 
-// Warnings about a configuration that can be used.
+// Warnings about a usable configuration.
 type Warnings struct {
 	File        string            // why the file was not read
 	UnknownKeys []string          // of the file, as paths: channel.namespaces.[0].foo
@@ -48,7 +47,7 @@ type Warnings struct {
 	Idle        []string          // keys that are set and have no effect, with the reason
 	Insecure    []string          // active options that no production server should have
 
-	// No warnings: FromEnv tells that environment variables set keys, Source is the full path of the file.
+	// FromEnv: variables set keys. Source is the full path of the file.
 	FromEnv bool
 	Source  string
 }
@@ -75,9 +74,8 @@ func (w Warnings) meaning(unknown string) string {
 	return ""
 }
 
-// Load reads the configuration from file, variables and flags (docs/configuration.md). The
-// result is complete but not validated: see Validate. An error names every bad
-// value by key and source; values of secrets are never shown.
+// Load reads the configuration from file, variables and flags (docs/configuration.md). The result is complete, but not
+// validated. An error names every bad value by key and source, and shows no secret.
 func Load(opts Options) (*Config, Warnings, error) {
 	c, _, w, err := read(opts)
 	return c, w, err
@@ -158,8 +156,8 @@ func envMap(env []string) map[string]string {
 	return m
 }
 
-// LoadDotEnv sets the variables of a .env file in the environment of the process, except variables that are set
-// already. A missing file is fine; the error of a malformed one names the line, not its content.
+// LoadDotEnv sets the variables of a .env file that are not set in the environment. The file may be missing; an error
+// names the line, not its content.
 func LoadDotEnv(file string) error {
 	data, err := material.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -183,8 +181,7 @@ func LoadDotEnv(file string) error {
 	return nil
 }
 
-// badLine finds the line after the longest part of a .env text that parses. The parser's error
-// has no line number, and quotes the rest of the text.
+// badLine finds the line after the longest part that parses: the parser's error has no line number, and quotes the text.
 func badLine(text string) int {
 	lines := strings.SplitAfter(text, "\n")
 	lo, hi := 0, len(lines) // lines[:lo] parses, lines[:hi] does not
@@ -199,7 +196,6 @@ func badLine(text string) int {
 	return hi
 }
 
-// insecure returns a warning for each insecure option that is on.
 func (c *Config) insecure() []string {
 	var out []string
 	add := func(on bool, text string) {

@@ -10,17 +10,17 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config/material"
 )
 
-// Examination is all that there is to say about a configuration, at once.
+// Examination has all findings about a configuration at once.
 type Examination struct {
-	// Config has the defaults in place of values that do not parse.
+	// Config has defaults in place of values that do not parse.
 	Config *Config
 	// Problems keep a server from starting.
 	Problems []Problem
-	// Unknown has the keys and variables that mean nothing.
+	// Unknown has unknown keys and variables.
 	Unknown []Unknown
-	// Idle has the keys that are set and have no effect, with the reason as Err.
+	// Idle has keys that are set without effect; Err is the reason.
 	Idle []Problem
-	// Both has pairs of variables that set the same key, the one that counts first.
+	// Both has pairs of variables for one key; the first one counts.
 	Both [][2]string
 
 	file      string
@@ -28,14 +28,14 @@ type Examination struct {
 	report    schema.Report
 }
 
-// Problem is something to know about the value of a key.
+// Problem is about the value of a key.
 type Problem struct {
-	// Key as messages name it: channel.namespaces[0](chat).presence. It is empty if the problem has no key.
+	// Key as in messages: channel.namespaces[0](chat).presence; may be empty.
 	Key string
 	Err error
 }
 
-// Unknown is a key of the file or a variable that means nothing.
+// Unknown is an unknown key or variable.
 type Unknown struct {
 	Name    string // a key as messages name it, or a variable
 	Env     bool   // a variable
@@ -46,8 +46,8 @@ type Unknown struct {
 // maxPositions bounds the files whose keys get positions, in bytes.
 const maxPositions = 1 << 20
 
-// Examine reads and validates a configuration like Load and Validate, but goes on after every mistake. It returns an
-// error only for a file that cannot be read as a whole.
+// Examine reads and validates a configuration, and goes on after mistakes. It returns an error only for a file that
+// cannot be read as a whole.
 func Examine(opts Options) (*Examination, error) {
 	var w Warnings
 	tree, err := readFile(opts, &w)
@@ -80,7 +80,7 @@ func Examine(opts Options) (*Examination, error) {
 	return x, nil
 }
 
-// problemsOf lists the problems that an error joins. A problem without a key has the key "".
+// problemsOf lists joined problems. A problem may have no key.
 func problemsOf(err error) (out []Problem) {
 	var p *schema.Problem
 	joined, many := err.(interface{ Unwrap() []error })
@@ -98,7 +98,6 @@ func problemsOf(err error) (out []Problem) {
 	return out
 }
 
-// locate finds the places of the keys in the file.
 func (x *Examination) locate(file string) error {
 	if file == "" {
 		return nil
@@ -124,9 +123,8 @@ func (x *Examination) locate(file string) error {
 	return nil
 }
 
-// Where tells where the value of a key comes from: "config.json:12:3", the name of a
-// variable, or nothing for a default. A key that is set nowhere is where the section or
-// the element of a list around it is.
+// Where tells where the value of a key comes from: "config.json:12:3", a variable, or "" for a default. For a key that
+// is set nowhere it is the section or list element around it.
 func (x *Examination) Where(key string) string {
 	if name := x.variable(key); name != "" {
 		return name
@@ -138,7 +136,7 @@ func (x *Examination) Where(key string) string {
 	return fmt.Sprintf("%s:%d:%d", x.file, line, column)
 }
 
-// Position returns the line and the column of Where, 0 if it is not in the file.
+// Position returns line and column in the file, else 0.
 func (x *Examination) Position(key string) (line, column int) {
 	if x.variable(key) != "" {
 		return 0, 0
@@ -160,7 +158,7 @@ func (x *Examination) variable(key string) string {
 	return ""
 }
 
-// FromEnv tells whether variables of the environment set keys.
+// FromEnv tells whether variables set keys.
 func (x *Examination) FromEnv() bool { return x.report.FromEnv }
 
 func (x *Examination) findUnknown() {
@@ -181,8 +179,7 @@ func (x *Examination) findUnknown() {
 	}
 }
 
-// inSameElement returns meant as a key of the same element of a list as key, if it is one
-// of its section.
+// inSameElement moves meant into the list element of key, if both are in the same section.
 func inSameElement(key, meant string) string {
 	i, j := strings.LastIndexByte(key, '.'), strings.LastIndexByte(meant, '.')
 	if i > 0 && j > 0 && schema.AnyElement(key[:i]) == meant[:j] {
@@ -191,7 +188,6 @@ func inSameElement(key, meant string) string {
 	return meant
 }
 
-// findBoth finds keys that variables of both prefixes set.
 func (x *Examination) findBoth(env map[string]string) {
 	for _, name := range x.report.Vars {
 		rest, ok := strings.CutPrefix(name, EnvPrefix)

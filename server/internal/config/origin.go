@@ -9,16 +9,14 @@ import (
 	"github.com/gobwas/glob"
 )
 
-// Origins holds the patterns of client.allowed_origins, which decide which web origins may connect (docs/origins.md).
-// It is immutable and safe for concurrent use.
+// Origins are the patterns of client.allowed_origins (docs/origins.md). It is immutable.
 type Origins struct {
 	any      bool
 	patterns []*glob.Pattern
 }
 
-// NewOrigins compiles glob patterns: * stands for any characters, ? for one, [abc] for one of a class,
-// {a,b} for one of several texts. Without a pattern only requests without an origin are allowed;
-// with the single pattern * all are. The error names the malformed pattern.
+// NewOrigins compiles glob patterns: * any characters, ? one, [abc] a class, {a,b} alternatives. Without patterns only
+// requests without an origin are allowed; the single pattern * allows all. The error names the malformed pattern.
 func NewOrigins(patterns []string) (*Origins, error) {
 	m := &Origins{any: len(patterns) == 1 && patterns[0] == "*"}
 	for i, p := range patterns {
@@ -31,10 +29,9 @@ func NewOrigins(patterns []string) (*Origins, error) {
 	return m, nil
 }
 
-// Foreign reports whether a page of an origin that is not allowed made a browser send a request. field returns the
-// value of a field of the request, empty if there is none. Browsers send navigations and embedded resources without
-// Origin, with the cookies of the user: no client sends such requests, so they count as foreign, also if the browser
-// does not say that they come from another site. Clients without a browser have none of these fields.
+// Foreign reports whether a page of an origin that is not allowed caused a request. field returns a header field.
+// Browsers send navigations and embedded resources without Origin, with the user's cookies: no client sends such
+// requests, so they are foreign, also from the same site. Clients without a browser have none of these fields.
 func (m *Origins) Foreign(field func(name string) string) bool {
 	if m.any {
 		return false
@@ -49,13 +46,11 @@ func (m *Origins) Foreign(field func(name string) string) bool {
 	return field("Sec-Fetch-Mode") == "navigate"
 }
 
-// maxOriginLength is the length of the longest origin that is compared with patterns, in bytes: twice the length of the
-// longest host name.
+// maxOriginLength bounds origins in bytes: twice the longest host name.
 const maxOriginLength = 512
 
-// Match reports whether an origin is allowed. origin is the value of the header, empty if there
-// is none. Letters match in upper and lower case.
-// An origin of more than 512 bytes is refused.
+// Match reports whether an origin is allowed; an empty one is. Letter case does not matter. More than 512 bytes are
+// refused.
 func (m *Origins) Match(origin string) bool {
 	if m.any || origin == "" {
 		return true

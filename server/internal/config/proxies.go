@@ -1,23 +1,23 @@
 package config
 
-// DefaultProxy is the name of a proxy that is not one of the section proxies.
+// DefaultProxy is the name of a proxy that is not in proxies.
 const DefaultProxy = "default"
 
 // ProxyUse is a proxy that options ask about an event.
 type ProxyUse struct {
-	// Event is the name of the event, as in metrics.
+	// Event is the name in metrics.
 	Event   string
 	Enabled bool
-	// Name is the name of an element of the section proxies. If it is empty or DefaultProxy, Default is asked.
+	// Name is an element of proxies; if it is empty or DefaultProxy, Default is asked.
 	Name string
-	// NameKey is the key of Name below the key of the options; empty if only Default can be asked.
+	// NameKey is the key of Name below the options; empty if there is none.
 	NameKey string
-	// Default is the proxy with the key DefaultKey.
+	// Default has the key DefaultKey.
 	DefaultKey string
 	Default    *Proxy
 }
 
-// Proxy returns the proxy that is asked, and its key; nil if there is none with the name.
+// Proxy returns the proxy that is asked, and its key; nil if there is none.
 func (u *ProxyUse) Proxy(c *Config) (p *Proxy, key string) {
 	if u.Name == "" || u.Name == DefaultProxy {
 		return u.Default, u.DefaultKey
@@ -30,7 +30,7 @@ func (u *ProxyUse) Proxy(c *Config) (p *Proxy, key string) {
 	return nil, ""
 }
 
-// ProxyUses returns all events that a backend can be asked about, for each set of options.
+// ProxyUses returns all possible proxies, for each set of options.
 func (c *Config) ProxyUses() []ProxyUse {
 	uses := c.clientProxies()
 	c.eachOptions(func(_ string, o *ChannelOptions) { uses = append(uses, c.channelProxies(o)...) })

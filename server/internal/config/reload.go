@@ -9,23 +9,22 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config/internal/schema"
 )
 
-// Changes are the keys whose values a reload found changed, as messages name them, without their
-// values.
+// Changes are the changed keys of a reload, as messages name them.
 type Changes struct {
 	// Applied are in force.
 	Applied []string
-	// Restart are not in force before the server has started anew.
+	// Restart need a restart.
 	Restart []string
 }
 
-// Reloaded returns the configuration of a server that was started with c, which has been in force as now, after
-// a reload of next, which is valid. It has the values of next that a running server takes
-// over, and all others of c. None of the arguments changes. The error says why the result is not valid.
+// Reloaded returns the configuration after a reload of next, which is valid. c is the configuration at start, now the
+// one in force: the result has the reloadable values of next, and all others of c. The error says why the result is not
+// valid.
 func (c *Config) Reloaded(now, next *Config) (*Config, Changes, error) {
 	merged := *now
 	var changes Changes
 	changes.Applied, changes.Restart = schema.Reload(&merged, next)
-	// A limit takes effect only if the server limited connections at start.
+	// A limit has an effect only if the server limited connections at start.
 	const limitKey = "client.connection_limit"
 	if limit := &merged.Client.ConnectionLimit; c.Client.ConnectionLimit <= 0 && c.Client.ConnectionRateLimit <= 0 && *limit > 0 {
 		*limit = c.Client.ConnectionLimit
@@ -44,7 +43,7 @@ func (c *Config) Reloaded(now, next *Config) (*Config, Changes, error) {
 // LostSecret is a secret whose tokens a reload makes invalid.
 type LostSecret struct{ Key, Text string }
 
-// hmac is the secret that tokens are verified by; empty for none.
+// hmac is the secret in effect; may be empty.
 func (t *Token) hmac() string {
 	if t.JWKSPublicEndpoint != "" || t.JWKS.Enabled {
 		return ""
@@ -52,8 +51,8 @@ func (t *Token) hmac() string {
 	return t.HMACSecretKey
 }
 
-// LostSecrets returns the HMAC secrets of c, which was in force, whose tokens next, which is in force now, does not accept. Clients
-// that have such tokens cannot connect, nor stay when they renew them.
+// LostSecrets returns the HMAC secrets of c whose tokens next does not accept. Clients with such tokens cannot connect,
+// nor stay connected when they refresh.
 func (c *Config) LostSecrets(next *Config, at time.Time) (lost []LostSecret) {
 	sections := []struct {
 		name          string

@@ -7,9 +7,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config/material"
 )
 
-// Config is the whole configuration. The tags of its fields are the only description of keys,
-// defaults and documentation; package schema explains them. docs/configuration.md lists all of
-// them.
+// Config is the configuration. The tags of its fields are the only description of keys, defaults and documentation
+// (package schema).
 type Config struct {
 	HTTPServer HTTPServer   `key:"http_server" doc:"Listeners of HTTP."`
 	Log        Log          `key:"log" doc:"The log. Each refusal to a client or a backend is a line at the level info, with the reason and the key that would allow it. A line that repeats is written limit_burst times, then once per limit_window with the number of the omitted ones as suppressed. Levels below info and lines of log.access are never omitted. If the output is slow, lines are dropped and counted; logging never delays the server."`
@@ -60,8 +59,8 @@ type Config struct {
 	Graphite      Graphite      `key:"graphite" doc:"Metrics for Graphite."`
 }
 
-// HTTPServer has the listeners. Internal endpoints (API, metrics,
-// …) share the external listener unless an internal address or port is given.
+// HTTPServer has the listeners. Internal endpoints share the external listener unless an internal address or port is
+// set.
 type HTTPServer struct {
 	Address         string      `key:"address" opt:"flag" doc:"IP address or host name to listen on. Empty: all addresses."`
 	Port            int         `key:"port" opt:"flag" def:"8000" min:"0" max:"65535" doc:"Port to listen on."`
@@ -88,21 +87,20 @@ type TLSAutocert struct {
 	DirectoryCAPEM PEM      `key:"directory_ca_pem" doc:"Certificates of authorities by which the server of directory_url is verified. Empty: those of the system. Centrifugo has no such key."`
 }
 
-// HTTP3 switches HTTP/3 on.
+// HTTP3 enables HTTP/3.
 type HTTP3 struct {
 	Enabled bool `key:"enabled" doc:"HTTP/3 on the external listener, over UDP on the same port. Needs http_server.tls."`
 }
 
 type (
-	// PEM names certificates or a key. See "go doc github.com/gyrohq/gyro/server/internal/config/material.PEM".
+	// PEM names certificates or a key: see material.PEM.
 	PEM = material.PEM
-	// TLS is the TLS object of every section: Enabled; CertPEM and KeyPEM of this side; ServerCAPEM, InsecureSkipVerify and
-	// ServerName of connections to a server; ClientCAPEM of listeners. See
-	// "go doc github.com/gyrohq/gyro/server/internal/config/material.TLS".
+	// TLS is the TLS object of every section: Enabled; CertPEM and KeyPEM of this side; ServerCAPEM, InsecureSkipVerify
+	// and ServerName of connections to a server; ClientCAPEM of listeners. See material.TLS.
 	TLS = material.TLS
 )
 
-// ListenerTLS is the TLS object of a listener. The keys beyond TLS are Gyro's own.
+// ListenerTLS is the TLS object of a listener.
 type ListenerTLS struct {
 	TLS
 	Certificates     []CertificatePair `key:"certificates" doc:"Further certificates, for other host names or other types of keys. A client gets the first certificate that has the requested name and that the client can verify; cert_pem comes first, and is also used for all other names. Centrifugo has no such key."`
@@ -119,7 +117,7 @@ type CertificatePair struct {
 	KeyPEM  PEM `key:"key_pem" opt:"secret" doc:"Private key of cert_pem."`
 }
 
-// Log sets the level, the format and the place of the log.
+// Log has the settings of the log.
 type Log struct {
 	Level string `key:"level" opt:"flag,reload" def:"info" doc:"Lowest level that is written: trace, debug, info, warn, error, fatal or none, in lower or upper case."`
 	File  string `key:"file" opt:"flag" doc:"File to which lines are appended. It is opened again after SIGUSR1, and if it was renamed or removed. If a write fails, the lines are lost and counted, and stderr has one line about it. Empty: no file."`
@@ -170,7 +168,7 @@ type APIKey struct {
 	Channels []string `key:"channels" doc:"Glob patterns of channels that commands with this key may name; * for all. Empty: none."`
 }
 
-// APIJWKS verifies tokens of backends that call the server API.
+// APIJWKS verifies tokens of backends.
 type APIJWKS struct {
 	Enabled  bool     `key:"enabled" doc:"Accept requests with Authorization: Bearer TOKEN (docs/http-api.md#tokens-of-an-identity-provider)."`
 	Endpoint string   `key:"endpoint" doc:"URL of the JWKS with the keys of the tokens."`
@@ -207,7 +205,7 @@ type WebSocket struct {
 	GoroutineDriver bool         `key:"goroutine_driver" doc:"Serve each connection with goroutines of its own, and all handshakes with net/http. For diagnosis: it costs memory and CPU. Centrifugo has no such key."`
 }
 
-// Dictionary is a dictionary for the compression of messages to some clients.
+// Dictionary is a dictionary for the compression of messages.
 type Dictionary struct {
 	Name           string `key:"name" doc:"Unique name."`
 	Profile        string `key:"profile" doc:"Profile that clients name to get the dictionary. Empty: for clients that name none."`
@@ -230,7 +228,7 @@ type WebSocketHandler struct {
 	DecompressedLimit  int           `key:"decompressed_message_size_limit" min:"0" doc:"Largest message of a client after decompression, in bytes. 0: ten times message_size_limit."`
 }
 
-// UniWebSocket is the unidirectional WebSocket transport.
+// UniWebSocket is unidirectional WebSocket.
 type UniWebSocket struct {
 	Enabled bool `key:"enabled" opt:"flag" doc:"Serve clients that send a connect request alone (docs/unidirectional.md)."`
 	WebSocketHandler
@@ -246,7 +244,7 @@ type BodyTransport struct {
 	MaxRequestBodySize int    `key:"max_request_body_size" def:"65536" min:"0" doc:"Largest body of a request, in bytes. Larger ones are refused with status 413. 0: 65536."`
 }
 
-// Emulation receives the commands of clients of streams.
+// Emulation receives commands of clients of streams.
 type Emulation struct {
 	HandlerPrefix      string `key:"handler_prefix" def:"/emulation" doc:"Path of the endpoint."`
 	MaxRequestBodySize int    `key:"max_request_body_size" def:"65536" min:"0" doc:"Largest body of a request, in bytes. Larger ones are refused with status 413. 0: 65536."`
@@ -290,7 +288,7 @@ type HTTPTransform struct {
 	} `key:"to"`
 }
 
-// UniGRPC is the unidirectional gRPC transport.
+// UniGRPC is unidirectional gRPC.
 type UniGRPC struct {
 	Enabled               bool        `key:"enabled" opt:"flag" doc:"Serve clients that get a gRPC stream of messages (docs/unidirectional.md)."`
 	Address               string      `key:"address" doc:"IP address or host name to listen on. Empty: all addresses."`
@@ -369,7 +367,7 @@ type Flight struct {
 	Size     int  `key:"size" def:"8388608" min:"262144" max:"1073741824" doc:"Largest amount of memory of the recorder, in bytes; it grows as needed. When it is full, the oldest events are dropped."`
 }
 
-// Bytes is Size, or negative if nothing is to be recorded.
+// Bytes is Size; negative: record nothing.
 func (f *Flight) Bytes() int {
 	if f.Disabled {
 		return -1
@@ -377,7 +375,7 @@ func (f *Flight) Bytes() int {
 	return f.Size
 }
 
-// OpenTelemetry sets which requests, calls and messages are traced.
+// OpenTelemetry selects traces and metrics.
 type OpenTelemetry struct {
 	Enabled            bool   `key:"enabled" doc:"Export the traces and metrics that the other keys enable. The variables OTEL_* name the collector (docs/tracing.md); the default is a collector on this machine."`
 	Metrics            bool   `key:"metrics" doc:"Push all metrics by OTLP, every 60 s or as often as OTEL_METRIC_EXPORT_INTERVAL says. It does not need prometheus.enabled, and follows the other keys of prometheus."`

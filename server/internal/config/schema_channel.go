@@ -6,7 +6,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config/engines"
 )
 
-// Channel has the namespaces and the rules of channel names.
+// Channel has namespaces and rules of names.
 type Channel struct {
 	Proxy struct {
 		Subscribe         Proxy `key:"subscribe"`
@@ -99,7 +99,7 @@ type ChannelOptions struct {
 	SharedPoll       SharedPollOptions `key:"shared_poll"`
 }
 
-// MapOptions are used with the map subscription types.
+// MapOptions are for map channels.
 type MapOptions struct {
 	Mode                      string        `key:"mode" enum:"ephemeral|recoverable|persistent" doc:"How long entries and changes are kept (docs/maps.md). Required for map types."`
 	BrokerName                string        `key:"broker_name" doc:"Name of an enabled element of map_brokers that keeps these maps. Empty: map_broker."`
@@ -129,7 +129,7 @@ type MapOptions struct {
 	FullStateInterval         time.Duration `key:"full_state_tick_interval" min:"0" max:"1h" doc:"Time whose changes make one publication of the whole map, at least 10ms. 0: 250ms."`
 }
 
-// SharedPollOptions are used with the shared_poll subscription type.
+// SharedPollOptions are for shared poll channels.
 type SharedPollOptions struct {
 	ProxyName               string        `key:"proxy_name" doc:"Proxy that is asked for values: the name of an element of proxies. Empty: channel.proxy.shared_poll_refresh."`
 	RefreshInterval         time.Duration `key:"refresh_interval" min:"0" doc:"Time between two questions for a key. 0: 10s."`
@@ -144,13 +144,13 @@ type SharedPollOptions struct {
 	Notification            NotifyBatch   `key:"notification" doc:"Settings that replace shared_poll.notification for these channels. 0: those of shared_poll.notification."`
 }
 
-// NotifyBatch says how keys of notifications gather, so that one call asks for several.
+// NotifyBatch gathers notified keys, so that one call asks for several.
 type NotifyBatch struct {
 	BatchMaxSize  int           `key:"batch_max_size" opt:"reload" min:"0" doc:"Number of notified keys of a channel with which the server asks for them before batch_max_delay. 0: refresh_batch_size if batch_max_delay is set, else keys are asked for at once."`
 	BatchMaxDelay time.Duration `key:"batch_max_delay" opt:"reload" min:"0" max:"1m" doc:"Longest time for which a notified key waits for others. 0: 100ms if batch_max_size is more than 1, else keys do not wait."`
 }
 
-// PollNotification is how applications notify all nodes of keys that have changed.
+// PollNotification is how applications notify nodes of changed keys.
 type PollNotification struct {
 	Enabled bool          `key:"enabled" doc:"Ask for keys at once when an application names them in a message to a PUB/SUB channel."`
 	Type    string        `key:"type" doc:"System of the PUB/SUB channel, redis or nats. Required."`
@@ -160,7 +160,7 @@ type PollNotification struct {
 	NotifyBatch
 }
 
-// SharedPoll has the common keys of all shared poll channels.
+// SharedPoll has the common keys of shared poll channels.
 type SharedPoll struct {
 	HMACSecretKey          string `key:"hmac_secret_key" opt:"secret,reload" doc:"Secret of the signatures with which clients track keys. Required for shared poll channels."`
 	HMACPreviousSecretKey  string `key:"hmac_previous_secret_key" opt:"secret,reload" doc:"Further accepted secret, for the change of the secret. Empty: none."`

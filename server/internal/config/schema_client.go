@@ -50,7 +50,7 @@ type DisconnectTransform struct {
 	To   ToDisconnect `key:"to"`
 }
 
-// ToDisconnect is the disconnect that something becomes.
+// ToDisconnect is the result of a transform.
 type ToDisconnect struct {
 	Code   int    `key:"code" min:"0" max:"4294967295" doc:"Code of the disconnect."`
 	Reason string `key:"reason" doc:"Reason of the disconnect, ASCII."`
@@ -63,7 +63,7 @@ type PersonalChannel struct {
 	SingleConnection bool   `key:"single_connection" doc:"Keep only the newest connection of each user. The namespace needs presence."`
 }
 
-// Token says how tokens are verified (docs/tokens.md). Package auth verifies by it.
+// Token is how tokens are verified (docs/tokens.md, package auth).
 type Token struct {
 	HMACSecretKey          string    `key:"hmac_secret_key" opt:"secret" doc:"Secret of tokens that are signed with HS256, HS384 or HS512."`
 	HMACPreviousSecretKey  string    `key:"hmac_previous_secret_key" opt:"secret" doc:"Further accepted secret, for the change of the secret. Empty: none."`
@@ -91,7 +91,7 @@ type TokenJWKS struct {
 	Providers []JWKSProvider `key:"providers" doc:"Providers. The issuer of a token chooses the provider, and the audience if several have the issuer."`
 }
 
-// JWKSProvider is an issuer of tokens that publishes its keys.
+// JWKSProvider is an issuer of tokens.
 type JWKSProvider struct {
 	Name     string `key:"name" doc:"Unique name."`
 	Enabled  bool   `key:"enabled" doc:"Accept tokens of this provider."`
@@ -105,7 +105,7 @@ type JWKSProvider struct {
 	TLS TLS `key:"tls"`
 }
 
-// SubscriptionToken is a separate configuration for subscription tokens.
+// SubscriptionToken is for subscription tokens alone.
 type SubscriptionToken struct {
 	Enabled bool `key:"enabled" opt:"restart" doc:"Verify subscription tokens with this section alone. If it is off, client.token verifies them, and a reload changes nothing in the section."`
 	Token
@@ -128,7 +128,7 @@ type Proxy struct {
 	GRPC            GRPCProxy     `key:"grpc"`
 }
 
-// Breaker says when a backend that fails is no longer asked. Its keys are Gyro's own.
+// Breaker stops asking a backend that fails.
 type Breaker struct {
 	Failures int           `key:"failures" def:"20" min:"-1" max:"1000000" doc:"Number of failed calls in a row after which further calls fail without asking the backend. Negative: the backend is always asked. Centrifugo has no such key."`
 	OpenFor  time.Duration `key:"open_for" def:"1s" min:"1000000" doc:"Time after which one call asks the backend again; its result decides whether the next calls ask it. Centrifugo has no such key."`
@@ -161,19 +161,19 @@ type StatusTransform struct {
 	ToDisconnect ToDisconnect `key:"to_disconnect"`
 }
 
-// SwitchedProxy is a proxy with a switch of its own.
+// SwitchedProxy is a proxy with a switch.
 type SwitchedProxy struct {
 	Enabled bool `key:"enabled" doc:"Ask the backend."`
 	Proxy
 }
 
-// NamedProxy is a proxy that namespaces refer to.
+// NamedProxy is for namespaces that name it.
 type NamedProxy struct {
 	Name string `key:"name" doc:"Unique name; default is reserved."`
 	Proxy
 }
 
-// RPC has the options of client RPC calls.
+// RPC has the options of RPC calls.
 type RPC struct {
 	Proxy            Proxy          `key:"proxy"`
 	WithoutNamespace RPCOptions     `key:"without_namespace"`

@@ -146,8 +146,8 @@ type AzureConsumer struct {
 	PublicationDataMode     PublicationDataMode `key:"publication_data_mode" arg:"property"`
 }
 
-// PublicationDataMode takes a message's body as the data of a publication and the rest from the headers, values,
-// attributes or properties of the queue.
+// PublicationDataMode takes the content of a message as the data of a publication, and the rest from headers, values,
+// attributes or properties.
 type PublicationDataMode struct {
 	Enabled        bool   `key:"enabled" doc:"The content of a message is the data of a publication. The settings below name what has its options."`
 	Channels       string `key:"channels_{}" def:"centrifugo-channels" doc:"Name of the {} with the channels, separated by commas."`

@@ -13,9 +13,8 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// Starter returns the text of a minimal file for beginners in a format: json, yaml or toml. In this file nothing is
-// open, and all secrets are random. The format env has the secrets alone, as variables whose names begin with the
-// prefix.
+// Starter returns a minimal file for beginners as json, yaml or toml, with random secrets and nothing open. The format
+// env has the secrets alone, as variables.
 func Starter(format, prefix string) ([]byte, error) {
 	tree := map[string]any{
 		"client": map[string]any{
@@ -39,7 +38,6 @@ func Starter(format, prefix string) ([]byte, error) {
 	return nil, fmt.Errorf("unknown format %q", format)
 }
 
-// variables returns the texts of a tree as lines of an environment.
 func variables(prefix string, tree map[string]any) (lines []string) {
 	for _, key := range slices.Sorted(maps.Keys(tree)) {
 		name := prefix + strings.ToUpper(key)
@@ -53,7 +51,6 @@ func variables(prefix string, tree map[string]any) (lines []string) {
 	return lines
 }
 
-// randomText returns n random bytes in base64url.
 func randomText(n int) string {
 	b := make([]byte, n)
 	rand.Read(b) // never fails

@@ -1,17 +1,15 @@
 package config
 
-// Transport is a transport of clients that connect to the external listener.
+// Transport is a transport on the external listener.
 type Transport struct {
 	// Section of the configuration.
 	Section string
-	// Prefix is the key handler_prefix of the section.
-	Prefix *string
-	// enabled is the key enabled, disabled the key disabled: the section has one of them.
+	// Prefix is its handler_prefix.
+	Prefix            *string
 	enabled, disabled *bool
 }
 
-// Transports returns the transports of the external listener. All code that handles transports one by one goes by this
-// list.
+// Transports returns the transports of the external listener. All code that handles each transport uses this list.
 func (c *Config) Transports() []Transport {
 	body := func(section string, t *BodyTransport) Transport {
 		return Transport{Section: section, Prefix: &t.HandlerPrefix, enabled: &t.Enabled}
@@ -46,7 +44,7 @@ func (t Transport) Switch(on bool) {
 	*t.enabled = on
 }
 
-// OffKey is the key that enables a transport which is off by default; empty for other transports.
+// OffKey is the key that enables a transport that is off by default; else empty.
 func (t Transport) OffKey() string {
 	if t.enabled == nil {
 		return ""

@@ -23,8 +23,8 @@ var (
 	metricPattern   = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]{0,63}$`)
 )
 
-// Validate checks the configuration. The error joins one error per violation,
-// which names the key and, unless it is a secret, the value.
+// Validate checks the configuration. The error joins one error per violation, with the key and, unless it is a secret,
+// the value.
 func (c *Config) Validate() error {
 	p := &problem.List{}
 	p.Join(schema.Check(c))
@@ -42,7 +42,6 @@ func (c *Config) Validate() error {
 	return p.Err()
 }
 
-// eachOptions visits the channel options with their keys.
 func (c *Config) eachOptions(visit func(key string, o *ChannelOptions)) {
 	visit("channel.without_namespace", &c.Channel.WithoutNamespace)
 	for i := range c.Channel.Namespaces {
@@ -51,7 +50,7 @@ func (c *Config) eachOptions(visit func(key string, o *ChannelOptions)) {
 	}
 }
 
-// Element is the key of an element of a list in messages: it has the position and the name.
+// Element is the key of a list element in messages, with index and name.
 func Element(list string, i int, name string) string {
 	return fmt.Sprintf("%s[%d](%s)", list, i, schema.Clip(name))
 }
@@ -114,7 +113,7 @@ func (c *Config) checkMetrics(p *problem.List) {
 	}
 }
 
-// minAPIKey is the fewest bytes of admin.api_key.
+// minAPIKey is the shortest admin.api_key, in bytes.
 const minAPIKey = 16
 
 func (a *Admin) check(p *problem.List) {
@@ -157,7 +156,6 @@ func (c *Config) checkAPI(p *problem.List) {
 	check("grpc_api.jwks", &c.GRPCAPI.JWKS)
 }
 
-// clientsUse tells whether a JWKS has keys of clients' tokens.
 func (c *Config) clientsUse(endpoint string) bool {
 	for _, t := range []*Token{&c.Client.Token, &c.Client.SubscriptionToken.Token} {
 		same := func(x JWKSProvider) bool { return x.Enabled && x.Endpoint == endpoint }
@@ -202,7 +200,6 @@ func (c *Config) checkClient(p *problem.List) {
 	}
 }
 
-// options returns the channel options of a namespace, nil if there is none.
 func (c *Config) options(name string) *ChannelOptions {
 	if name == "" {
 		return &c.Channel.WithoutNamespace
@@ -232,7 +229,7 @@ func (t *Token) check(p *problem.List, section string) {
 	t.JWKS.check(p, section+".jwks", t.JWKSPublicEndpoint != "")
 }
 
-// checkMappings refuses the mappings of claims in the section of subscription tokens.
+// checkMappings: subscription tokens have no meta and labels.
 func (t *SubscriptionToken) checkMappings(p *problem.List) {
 	check := func(key string, meta, labels map[string]string) {
 		if len(meta) > 0 {
@@ -301,7 +298,7 @@ func (c *Config) checkProxies(p *problem.List) {
 	}
 }
 
-// checkName checks the name of a list's element. seen has the names of the elements before it.
+// checkName checks the name of an element. seen has the names before it.
 func checkName(p *problem.List, key, name string, pattern *regexp.Regexp, seen map[string]bool) {
 	if !pattern.MatchString(name) {
 		p.Add(key, "name %s does not match %s", problem.Quote(name), pattern)
@@ -312,7 +309,7 @@ func checkName(p *problem.List, key, name string, pattern *regexp.Regexp, seen m
 	seen[name] = true
 }
 
-// checkUnreservedName checks the name of an element that options refer to by its name.
+// checkUnreservedName checks the name of an element that options refer to.
 func checkUnreservedName(p *problem.List, key, name string, seen map[string]bool) {
 	checkName(p, key, name, namePattern, seen)
 	if name == DefaultProxy {
@@ -320,7 +317,6 @@ func checkUnreservedName(p *problem.List, key, name string, seen map[string]bool
 	}
 }
 
-// check tests a proxy that is in use.
 func (x *Proxy) check(p *problem.List, key string) {
 	if x.Endpoint == "" {
 		p.Add(key+".endpoint", "is required")
@@ -333,7 +329,6 @@ func (x *Proxy) check(p *problem.List, key string) {
 	}
 }
 
-// check tests a code that is set.
 func (t *ToDisconnect) check(p *problem.List, key string) {
 	if err := (protocol.Disconnect{Code: uint32(t.Code)}).Check(); t.Code != 0 && err != nil {
 		p.Add(key+".code", "%w", err)
@@ -361,8 +356,7 @@ func (t *StatusTransform) check(p *problem.List, key string) {
 	}
 }
 
-// checkProxyUse tests an option that names a proxy, and the default proxy if the option uses it. key is the key of the
-// options.
+// checkProxyUse tests an option that names a proxy, and the default proxy if it is used. key is the key of the options.
 func (c *Config) checkProxyUse(p *problem.List, key string, use *ProxyUse) {
 	x, _ := use.Proxy(c)
 	if x == nil {

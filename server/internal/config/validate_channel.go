@@ -64,8 +64,7 @@ func checkBatch(p *problem.List, key string, o *ChannelOptions) {
 	}
 }
 
-// MetaTTL is how long the position of a stream is kept: the options' own
-// history_meta_ttl, else the global one.
+// MetaTTL is the history_meta_ttl of the options, else the global one.
 func (c *Channel) MetaTTL(o *ChannelOptions) time.Duration {
 	if o.HistoryMetaTTL > 0 {
 		return o.HistoryMetaTTL
@@ -156,7 +155,7 @@ func checkMapMode(p *problem.List, key string, o *ChannelOptions) {
 	}
 }
 
-// checkMapPresence tests that a prefix leads to a namespace of the right type.
+// checkMapPresence tests that a prefix is in a namespace of the right type.
 func (c *Config) checkMapPresence(p *problem.List, key, prefix, want string) {
 	if prefix == "" {
 		return
@@ -166,7 +165,7 @@ func (c *Config) checkMapPresence(p *problem.List, key, prefix, want string) {
 	}
 }
 
-// namespaceOf returns the namespace of the channels with a prefix; empty for none.
+// namespaceOf returns the namespace of channels with a prefix; empty for none.
 func (c *Channel) namespaceOf(prefix string) string {
 	if name, _, ok := strings.Cut(prefix, c.NamespaceBoundary); ok {
 		return name
@@ -174,7 +173,7 @@ func (c *Channel) namespaceOf(prefix string) string {
 	return ""
 }
 
-// FullStates returns the prefixes of full-state channels by their namespaces.
+// FullStates returns the prefixes of full-state channels by namespace.
 func (c *Channel) FullStates() map[string][]string {
 	all := make(map[string][]string)
 	add := func(o *ChannelOptions) {
@@ -190,7 +189,6 @@ func (c *Channel) FullStates() map[string][]string {
 	return all
 }
 
-// checkFullState tests that whole maps can be shown, in a namespace that is free for it.
 func (c *Config) checkFullState(p *problem.List, key string, o *ChannelOptions) {
 	m := &o.Map
 	if m.FullStateInterval != 0 && m.FullStateInterval < 10*time.Millisecond {
@@ -240,7 +238,6 @@ func (c *Config) checkSharedPoll(p *problem.List, key string, o *ChannelOptions)
 	}
 }
 
-// checkNotification tests how notifications of shared poll keys come.
 func (c *Config) checkNotification(p *problem.List) {
 	n := &c.SharedPoll.Notification
 	const key = "shared_poll.notification"
@@ -274,10 +271,10 @@ func (c *Config) checkNotification(p *problem.List) {
 	}
 }
 
-// defaultNotifyDelay is how long keys of notifications wait for others if only their number is configured.
+// defaultNotifyDelay is the delay if only the number of keys is configured.
 const defaultNotifyDelay = 100 * time.Millisecond
 
-// Gathering returns how keys of notifications gather in channels with these options.
+// Gathering returns how notified keys gather in channels with these options.
 func (n *PollNotification) Gathering(o *SharedPollOptions) NotifyBatch {
 	own, all := &o.Notification, &n.NotifyBatch
 	b := NotifyBatch{BatchMaxSize: cmp.Or(own.BatchMaxSize, all.BatchMaxSize), BatchMaxDelay: cmp.Or(own.BatchMaxDelay, all.BatchMaxDelay)}
@@ -290,7 +287,7 @@ func (n *PollNotification) Gathering(o *SharedPollOptions) NotifyBatch {
 // maxNotifyChannel bounds the name of the PUB/SUB channel, in bytes.
 const maxNotifyChannel = 255
 
-// isSubject tells whether a name is a subject of NATS: tokens with dots between them, and no wildcards.
+// isSubject tells whether a name is a NATS subject without wildcards.
 func isSubject(name string) bool {
 	for token := range strings.SplitSeq(name, ".") {
 		if token == "" || strings.ContainsAny(token, "*> \t\r\n\x00") {

@@ -23,7 +23,6 @@ func (c *Config) checkConsumers(p *problem.List) {
 	}
 }
 
-// section checks the keys of one section.
 type section struct {
 	*problem.List
 	key string
@@ -35,21 +34,18 @@ func (s section) require(key string, given bool) {
 	}
 }
 
-// between checks a number or a duration.
 func between[T cmp.Ordered](s section, key string, value, least, most T) {
 	if value < least || value > most {
 		s.Add(s.key+"."+key, "%v is not between %v and %v", value, least, most)
 	}
 }
 
-// atLeast checks a number or a duration without an upper bound.
 func atLeast[T cmp.Ordered](s section, key string, value, least T) {
 	if value < least {
 		s.Add(s.key+"."+key, "%v is less than %v", value, least)
 	}
 }
 
-// check checks the section of the consumer's type.
 func (n *Consumer) check(s section) {
 	switch n.Type {
 	case TypePostgreSQL:

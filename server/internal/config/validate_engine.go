@@ -9,12 +9,10 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config/internal/problem"
 )
 
-// maxNamedEngines bounds brokers and presence_managers. Each element has its own connections
-// and goroutines.
+// maxNamedEngines bounds brokers, map_brokers and presence_managers: each has connections and goroutines.
 const maxNamedEngines = 64
 
-// UsesEngine tells whether the section engine provides a broker or a presence manager. If not,
-// the server ignores it.
+// UsesEngine tells whether the section engine provides a broker or a presence manager; if not, it is ignored.
 func (c *Config) UsesEngine() bool { return !c.Broker.Enabled || !c.PresenceManager.Enabled }
 
 func (c *Config) checkEngines(p *problem.List) {
@@ -54,8 +52,7 @@ func (c *Config) checkEngines(p *problem.List) {
 	c.eachOptions(func(key string, o *ChannelOptions) { c.checkOptionEngines(p, key, o) })
 }
 
-// checkOptionEngines tests the engines that options name, and that the broker supports the
-// options.
+// checkOptionEngines tests that the named engines exist, and support the options.
 func (c *Config) checkOptionEngines(p *problem.List, key string, o *ChannelOptions) {
 	b := c.BrokerOf(o)
 	if b == nil {
@@ -81,7 +78,6 @@ func (c *Config) checkOptionEngines(p *problem.List, key string, o *ChannelOptio
 	}
 }
 
-// checkOnNATS tests that channels need nothing that NATS does not have.
 func checkOnNATS(p *problem.List, key string, o *ChannelOptions) {
 	for _, option := range []struct {
 		key string
@@ -96,9 +92,8 @@ func checkOnNATS(p *problem.List, key string, o *ChannelOptions) {
 	}
 }
 
-// BrokerOf returns the section that describes the broker of channels with these options. A
-// section that is not Enabled stands for the engine; it has the engine's type. The result is nil
-// if the options name a broker that does not exist or is not enabled.
+// BrokerOf returns the broker of channels with these options; one that is not Enabled stands for the engine, and has its
+// type. nil: they name a broker that does not exist or is not enabled.
 func (c *Config) BrokerOf(o *ChannelOptions) *engines.Broker {
 	if o.BrokerName == "" {
 		if c.Broker.Enabled {
@@ -114,8 +109,7 @@ func (c *Config) BrokerOf(o *ChannelOptions) *engines.Broker {
 	return nil
 }
 
-// MapBrokerOf returns the section that describes the broker of maps with these options. It is nil if they name
-// one that does not exist or is not enabled.
+// MapBrokerOf is BrokerOf for maps.
 func (c *Config) MapBrokerOf(o *ChannelOptions) *engines.MapBroker {
 	if o.Map.BrokerName == "" {
 		return &c.MapBroker
@@ -128,10 +122,10 @@ func (c *Config) MapBrokerOf(o *ChannelOptions) *engines.MapBroker {
 	return nil
 }
 
-// day is how long publications are in one partition.
+// day is the length of a partition.
 const day = 24 * time.Hour
 
-// checkOnPostgres tests that channels need nothing that their broker does not keep.
+// checkOnPostgres tests that the broker keeps enough for the options.
 func (c *Config) checkOnPostgres(p *problem.List, key string, b *engines.Postgres, o *ChannelOptions) {
 	ttl, name := o.HistoryTTL, ".history_ttl"
 	if o.IsMap() {

@@ -1,5 +1,4 @@
-// Package engines has the sections of a configuration that describe engines: brokers, presence managers and controllers
-// in memory, Redis, NATS and PostgreSQL.
+// Package engines has the configuration of engines: brokers, presence managers and controllers.
 package engines
 
 import (
@@ -8,7 +7,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config/material"
 )
 
-// Types of engines, brokers and presence managers.
+// Types of engines.
 const (
 	TypeMemory   = "memory"
 	TypeRedis    = "redis"
@@ -16,12 +15,11 @@ const (
 	TypePostgres = "postgres"
 )
 
-// Engine provides broker and presence manager together.
+// Engine provides broker and presence manager.
 type Engine struct {
-	Type  string      `key:"type" opt:"flag" def:"memory" doc:"Broker and presence manager: memory or redis. memory is for one node alone."`
-	Redis RedisEngine `key:"redis"`
-	// Concurrency applies to all brokers and presence managers.
-	Concurrency int `key:"concurrency" def:"512" min:"-1" doc:"Calls that run at the same time at brokers outside of the process: subscribes and history reads together. As many presence reads run at presence managers. Further calls wait up to 10 s, then fail. -1: no limit."`
+	Type        string      `key:"type" opt:"flag" def:"memory" doc:"Broker and presence manager: memory or redis. memory is for one node alone."`
+	Redis       RedisEngine `key:"redis"`
+	Concurrency int         `key:"concurrency" def:"512" min:"-1" doc:"Calls that run at the same time at brokers outside of the process: subscribes and history reads together. As many presence reads run at presence managers. Further calls wait up to 10 s, then fail. -1: no limit."`
 }
 
 // RedisEngine is broker and presence manager in one Redis.
@@ -54,20 +52,20 @@ type Redis struct {
 	} `key:"replica_client"`
 }
 
-// PrefixedRedis is a Redis whose keys and channels share a prefix.
+// PrefixedRedis is a Redis with a prefix of keys and channels.
 type PrefixedRedis struct {
 	Prefix string `key:"prefix" def:"centrifugo" doc:"Start of the names of all keys and channels. Nodes of a cluster have the same one; systems that share a Redis have different ones."`
 	Redis
 	StartTimeout time.Duration `key:"start_timeout" min:"0" doc:"How long a starting server tries to reach Redis before it fails, at most 1h. 0: one attempt."`
 }
 
-// RedisBroker has the options of PUB/SUB and history in Redis.
+// RedisBroker has the options of PUB/SUB and history.
 type RedisBroker struct {
 	HistoryUseLists bool `key:"history_use_lists" doc:"Keep history in lists in place of streams. Maps do not work then."`
 	Partitions      int  `key:"sharded_pub_sub_partitions" min:"0" max:"4096" doc:"Number of partitions of sharded PUB/SUB, which needs Redis Cluster 7 or newer. Each has a connection of its own. Names of keys change with it. 0: PUB/SUB without shards."`
 }
 
-// RedisPresence has the options of presence in Redis.
+// RedisPresence has the options of presence.
 type RedisPresence struct {
 	PresenceTTL          time.Duration `key:"presence_ttl" def:"60s" doc:"How long an entry of presence lives if it is not renewed. At least 1s."`
 	PresenceHashFieldTTL bool          `key:"presence_hash_field_ttl" doc:"Let Redis expire each entry of presence by itself, with HPEXPIRE. Needs Redis 7.4 or Valkey 9."`
@@ -87,7 +85,7 @@ type Broker struct {
 	Postgres Postgres `key:"postgres"`
 }
 
-// NamedBroker is a further broker, for namespaces that name it.
+// NamedBroker is for namespaces that name it.
 type NamedBroker struct {
 	Name string `key:"name" doc:"Unique name, which broker_name of namespaces refers to."`
 	Broker
@@ -103,7 +101,7 @@ type PresenceManager struct {
 	} `key:"redis"`
 }
 
-// NamedPresenceManager is a further presence manager, for namespaces that name it.
+// NamedPresenceManager is for namespaces that name it.
 type NamedPresenceManager struct {
 	Name string `key:"name" doc:"Unique name, which presence_manager_name of namespaces refers to."`
 	PresenceManager
@@ -159,7 +157,7 @@ type Postgres struct {
 	PartitionRetentionDays int          `key:"partition_retention_days" def:"7" min:"-1" max:"10000" doc:"Number of days for which publications are kept; history_ttl must not be longer. 0: 7. -1: for ever."`
 }
 
-// BrokerFanout carries the publications that one node has read from a PostgreSQL broker to the other nodes.
+// BrokerFanout carries publications that one node has read from PostgreSQL to the other nodes.
 type BrokerFanout struct {
 	Enabled       bool          `key:"enabled" doc:"One node reads each shard and sends its rows to the other nodes, which read the database only if rows are missing. dsn, or notify_dsn if it is set, must not lead to a pooler in transaction mode."`
 	Type          string        `key:"type" def:"redis" enum:"redis|nats" doc:"System that carries the rows between nodes."`
@@ -177,7 +175,7 @@ type FanoutNATS struct {
 	TLS          material.TLS  `key:"tls" doc:"TLS of connections to NATS."`
 }
 
-// MapBroker keeps the state of map channels.
+// MapBroker keeps maps.
 type MapBroker struct {
 	Type  string `key:"type" opt:"flag" def:"memory" enum:"memory|redis|postgres" doc:"Type of the broker."`
 	Redis struct {
@@ -194,7 +192,7 @@ type MapBroker struct {
 	Cache MapCache `key:"cache"`
 }
 
-// MapCache keeps the maps that a node's clients follow in the memory of the node.
+// MapCache keeps the maps of a node's clients in memory.
 type MapCache struct {
 	Enabled         bool          `key:"enabled" doc:"Answer reads of a map from memory while clients of the node are subscribed to it. No effect with type memory."`
 	MaxChannels     int           `key:"max_channels" def:"1000" min:"1" max:"10000000" doc:"Largest number of maps in memory. If there are more, the map goes that was not read for the longest time."`
@@ -207,7 +205,7 @@ type MapCache struct {
 	StreamSize      int           `key:"stream_size" def:"10000" min:"1" max:"1000000" doc:"Largest number of changes that are kept of each map."`
 }
 
-// NamedMapBroker is a further broker of maps, for namespaces that name it.
+// NamedMapBroker is for namespaces that name it.
 type NamedMapBroker struct {
 	Name    string `key:"name" doc:"Unique name, which map.broker_name of namespaces refers to."`
 	Enabled bool   `key:"enabled" doc:"Use this broker. Namespaces cannot refer to a broker that is not enabled."`
@@ -230,7 +228,7 @@ type Controller struct {
 	} `key:"postgres"`
 }
 
-// Cached tells whether the cache is in use.
+// Cached tells whether the cache has an effect.
 func (m *MapBroker) Cached() bool { return m.Cache.Enabled && m.Type != TypeMemory }
 
 // Idle names the key of the cache if it has no effect, and says why.

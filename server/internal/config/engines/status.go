@@ -7,7 +7,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config/internal/problem"
 )
 
-// UserStatus is where the status of users is kept.
+// UserStatus keeps the status of users.
 type UserStatus struct {
 	Enabled        bool          `key:"enabled" doc:"Keep when users were active and online: for the RPC method update_user_status of clients, and for update_user_status, get_user_status and delete_user_status of the server API."`
 	StorageType    string        `key:"storage_type" enum:"|memory|redis" doc:"Storage of the status. memory is for one node alone. Empty: redis if the section below names a Redis or engine.type is redis, else memory."`
@@ -15,7 +15,7 @@ type UserStatus struct {
 	ExpireInterval time.Duration `key:"expire_interval" def:"720h" min:"1m" doc:"How long the status of a user is kept after its last change."`
 }
 
-// StatusRedis is a Redis of its own, or the Redis of the engine.
+// StatusRedis is a Redis of its own, or the engine's.
 type StatusRedis struct {
 	PrefixedRedis
 	ReuseFromEngine bool `key:"reuse_from_engine" doc:"Use the Redis of engine.redis with its prefix. The other keys of this section have no effect then."`
@@ -24,7 +24,7 @@ type StatusRedis struct {
 // DefaultRedis is the default of Redis.Address.
 const DefaultRedis = "redis://127.0.0.1:6379"
 
-// InRedis tells whether the status of users is in Redis, and returns the section that describes it.
+// InRedis tells whether the status is in Redis, and returns that section.
 func (u *UserStatus) InRedis(engine *Engine) (in bool, section string, of *PrefixedRedis) {
 	own := !slices.Equal(u.Redis.Address, []string{DefaultRedis}) || len(u.Redis.ClusterAddress) > 0 || len(u.Redis.SentinelAddress) > 0
 	switch {
@@ -36,7 +36,7 @@ func (u *UserStatus) InRedis(engine *Engine) (in bool, section string, of *Prefi
 	return true, "user_status.redis", &u.Redis.PrefixedRedis
 }
 
-// Check tests where the status of users is kept. several tells that the node may have others.
+// Check tests the section. several: there may be other nodes.
 func (u *UserStatus) Check(p *problem.List, engine *Engine, several bool) {
 	if !u.Enabled {
 		return

@@ -10,10 +10,9 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config/material"
 )
 
-// maxStartTimeout bounds how long a starting server may wait for an engine.
+// maxStartTimeout bounds start_timeout.
 const maxStartTimeout = time.Hour
 
-// The limits of the PostgreSQL engine.
 const (
 	minPostgresPeriod  = time.Millisecond
 	maxPostgresPeriod  = time.Hour
@@ -25,7 +24,7 @@ const (
 
 var tablePrefix = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 
-// Check checks a broker that is in use.
+// Check checks an enabled broker.
 func (b *Broker) Check(p *problem.List, key string) {
 	switch {
 	case !b.Enabled:
@@ -38,7 +37,7 @@ func (b *Broker) Check(p *problem.List, key string) {
 	}
 }
 
-// Check checks the engine, if something uses it.
+// Check checks an engine that has a broker or presence manager to provide.
 func (e *Engine) Check(p *problem.List, key string) {
 	switch e.Type {
 	case TypeMemory:
@@ -50,7 +49,7 @@ func (e *Engine) Check(p *problem.List, key string) {
 	}
 }
 
-// Check checks a presence manager that is in use.
+// Check checks an enabled presence manager.
 func (m *PresenceManager) Check(p *problem.List, key string) {
 	if m.Enabled && m.Type == TypeRedis {
 		m.Redis.Check(p, key+".redis")
@@ -138,7 +137,7 @@ func checkPoolSize(p *problem.List, key string, n int) {
 	}
 }
 
-// Check checks the broker of a section.
+// Check checks the broker.
 func (b *Postgres) Check(p *problem.List, key string) {
 	b.PostgresServer.check(p, key)
 	checkPoolSize(p, key, b.PoolSize)
@@ -167,7 +166,6 @@ func (b *Postgres) checkReplica(p *problem.List, key string) {
 	}
 }
 
-// check checks a fan-out that is in use.
 func (f *BrokerFanout) check(p *problem.List, key string) {
 	if !f.Enabled {
 		return
@@ -194,7 +192,6 @@ func (m *MapBroker) Check(p *problem.List, key string) {
 	}
 }
 
-// checkCache checks the cache, if it is in use.
 func (m *MapBroker) checkCache(p *problem.List, key string) {
 	c := &m.Cache
 	if !m.Cached() {
@@ -208,14 +205,14 @@ func (m *MapBroker) checkCache(p *problem.List, key string) {
 	p.Between(key+".load_timeout", c.LoadTimeout, 100*time.Millisecond, time.Minute)
 }
 
-// Check checks a named broker that is in use.
+// Check checks an enabled broker.
 func (m *NamedMapBroker) Check(p *problem.List, key string) {
 	if m.Enabled {
 		m.MapBroker.Check(p, key)
 	}
 }
 
-// Check checks a controller that is in use.
+// Check checks an enabled controller.
 func (c *Controller) Check(p *problem.List, key string) {
 	if !c.Enabled {
 		return
@@ -231,7 +228,7 @@ func (c *Controller) Check(p *problem.List, key string) {
 	p.Between(key+".postgres.partition_cleanup_interval", x.PartitionCleanupInterval, minPostgresPeriod, maxPostgresCleanup)
 }
 
-// RetentionDays is for how many days publications are kept; -1: for ever.
+// RetentionDays is the number of days for which publications are kept; -1: for ever.
 func (b *Postgres) RetentionDays() int {
 	return cmp.Or(b.PartitionRetentionDays, defaultRetentionDays)
 }

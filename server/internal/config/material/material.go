@@ -1,4 +1,4 @@
-// Package material loads the files, certificates and keys that a configuration names.
+// Package material loads files, certificates and keys that a configuration names.
 package material
 
 import (
@@ -12,8 +12,7 @@ import (
 	"os"
 )
 
-// PEM is PEM text, or PEM text in base64, or the path of a file with PEM text, tried in this
-// order.
+// PEM is PEM text, its base64, or the path of a file with it, tried in this order.
 type PEM string
 
 // Load returns the PEM text. Its error does not quote the value.
@@ -34,8 +33,7 @@ func (p PEM) Load() ([]byte, error) {
 	return data, nil
 }
 
-// File returns the path of the file that Load reads, empty if it reads none. If Load has never
-// succeeded, the path may be a mangled key.
+// File returns the path that Load reads; empty if it reads none. If Load has never succeeded, it may be a mangled key.
 func (p PEM) File() string {
 	if p.text() != nil {
 		return ""
@@ -70,9 +68,8 @@ type TLS struct {
 	ServerName         string `key:"server_name" doc:"As a client, the name that the certificate of the server must have. Empty: the name in the address."`
 }
 
-// ClientConfig loads the material of connections to another service, TLS 1.2 at
-// least. It returns nil if TLS is not enabled. The error names the key below the
-// section.
+// ClientConfig returns the TLS of connections to another service, TLS 1.2 at least; nil if it is not enabled. Errors
+// name the key below the section.
 func (t TLS) ClientConfig() (*tls.Config, error) {
 	if !t.Enabled {
 		return nil, nil
@@ -114,7 +111,6 @@ func (t TLS) keyPair() (tls.Certificate, error) {
 	return pair, nil
 }
 
-// pool returns the certificates as a pool of authorities.
 func (p PEM) pool() (*x509.CertPool, error) {
 	data, err := p.Load()
 	if err != nil {
@@ -127,16 +123,16 @@ func (p PEM) pool() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// maxFileSize bounds configuration and .env files, maxSecretSize files with a secret, bytes.
+// Limits of configuration and .env files, and of files with a secret, in bytes.
 const (
 	maxFileSize   = 16 << 20
 	maxSecretSize = 64 << 10
 )
 
-// ReadFile reads a file that the configuration names. It refuses larger files than 16 MiB.
+// ReadFile reads a file of up to 16 MiB.
 func ReadFile(file string) ([]byte, error) { return readFile(file, maxFileSize) }
 
-// ReadSecret reads a file with a secret. It refuses larger files than 64 KiB.
+// ReadSecret reads a file of up to 64 KiB.
 func ReadSecret(file string) ([]byte, error) { return readFile(file, maxSecretSize) }
 
 func readFile(file string, most int64) ([]byte, error) {

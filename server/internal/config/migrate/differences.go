@@ -7,7 +7,6 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config/engines"
 )
 
-// extended has advice about keys of Centrifugo PRO, by their last name.
 var extended = []struct{ names, do string }{
 	{"singleflight shared_position_sync", "Remove it: Gyro always does this."},
 	{"write_delay write_with_timer reply_without_queue max_messages_in_frame queue_shrink_delay batch_periodic_events", "Remove it: what gathers for a client leaves in one write by itself."},
@@ -20,7 +19,6 @@ var extended = []struct{ names, do string }{
 		"Remove it: Gyro has no such feature. What depends on it has to stay on Centrifugo."},
 }
 
-// ofExtended returns the advice about a key of Centrifugo PRO, "" for other keys.
 func ofExtended(key string) string {
 	name := key[strings.LastIndexByte(key, '.')+1:]
 	for _, x := range extended {
@@ -33,11 +31,10 @@ func ofExtended(key string) string {
 	return ""
 }
 
-// difference is a key that means something else than in Centrifugo, or does more or less.
+// difference is a key that behaves differently from Centrifugo.
 type difference struct {
-	key string
-	on  func(*config.Config) bool // the configuration makes it matter
-	// The behaviour of Gyro, and advice for the operator, if there is any.
+	key      string
+	on       func(*config.Config) bool // the configuration makes it matter
 	what, do string
 }
 
@@ -89,7 +86,6 @@ const (
 	sharedDo     = "While both kinds run, ask a node of each kind for anything else about clients."
 )
 
-// optionDifferences is the same for channel options.
 var optionDifferences = []struct {
 	key      string
 	on       func(*config.ChannelOptions) bool

@@ -1,4 +1,4 @@
-// Package migrate tells the meaning for Gyro of a configuration that was written for Centrifugo.
+// Package migrate tells what a configuration for Centrifugo means for Gyro.
 package migrate
 
 import (
@@ -16,7 +16,7 @@ import (
 // Kind of a finding.
 type Kind string
 
-// Kinds, in the order of the report. Gyro does not start with findings of the kind Refused.
+// Kinds in the order of the report. Gyro does not start with Refused ones.
 const (
 	Refused Kind = "refused" // has a value that is wrong, also in Centrifugo most often
 	Unknown Kind = "unknown" // means nothing
@@ -34,26 +34,25 @@ var titles = []struct {
 	{Differs, "Works differently"},
 }
 
-// Finding is one thing to know before moving.
+// Finding is about one key.
 type Finding struct {
 	Kind Kind `json:"kind"`
-	// Key of the configuration; for an unknown variable its name.
+	// Key of the configuration, or an unknown variable.
 	Key string `json:"key"`
-	// Where the value comes from: FILE:LINE:COLUMN or the name of a variable; empty for a default.
+	// Where is FILE:LINE:COLUMN or a variable; empty for a default.
 	Where   string `json:"where,omitempty"`
 	Reason  string `json:"reason"`
 	Do      string `json:"do,omitempty"` // the action to take
 	Meaning string `json:"did_you_mean,omitempty"`
 }
 
-// Report is all that there is to know.
+// Report has all findings.
 type Report struct {
 	Starts   bool      `json:"starts"` // Gyro starts with this configuration
 	Findings []Finding `json:"findings"`
 }
 
-// New makes the report of a configuration. further are errors of its values that the
-// examination does not find, each beginning with the key.
+// New makes a report. further are errors of values that the examination does not find, each beginning with the key.
 func New(x *config.Examination, further ...error) Report {
 	r := Report{Starts: true, Findings: []Finding{}}
 	for _, p := range x.Problems {
@@ -81,7 +80,7 @@ func New(x *config.Examination, further ...error) Report {
 	return r
 }
 
-// place orders keys as the file has them.
+// position orders keys as in the file.
 func place(x *config.Examination, key string) int {
 	line, column := x.Position(key)
 	if line == 0 {
@@ -90,7 +89,6 @@ func place(x *config.Examination, key string) int {
 	return line<<20 + min(column, 1<<20-1)
 }
 
-// single takes joined errors apart.
 func single(errs []error) (out []error) {
 	for _, err := range errs {
 		if joined, ok := err.(interface{ Unwrap() []error }); ok {
@@ -153,7 +151,7 @@ func (r *Report) differences(x *config.Examination) {
 	}
 }
 
-// sentence makes a sentence of a message. A first word that is a key stays as it is.
+// sentence makes a sentence of a message. A key at its beginning stays as it is.
 func sentence(s string) string {
 	first, _, _ := strings.Cut(s, " ")
 	if s != "" && s[0] >= 'a' && s[0] <= 'z' && !strings.ContainsAny(first, "_.") {

@@ -3,8 +3,8 @@ package nearest
 
 import "strings"
 
-// Of returns the name that takes fewest edits to make of a wrong one: at most 3, and at most one for every three letters behind
-// the last point. It is empty if none comes near.
+// Of returns the most similar name: with at most 3 edits, and one for every three letters after the last point. It may
+// be empty.
 func Of(name string, names []string) (best string) {
 	limit := min(len(name[strings.LastIndexByte(name, '.')+1:])/3, 3) + 1
 	for _, k := range names {
@@ -15,8 +15,7 @@ func Of(name string, names []string) (best string) {
 	return best
 }
 
-// distance counts the letters to insert, remove, replace, or swap with the next one, to make
-// b of a. It is at least limit if it is not less.
+// distance counts the letters to insert, remove, replace, or swap with the next one, up to limit.
 func distance(a, b string, limit int) int {
 	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
 		return limit

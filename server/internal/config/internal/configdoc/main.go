@@ -1,5 +1,5 @@
-// Command configdoc writes the reference of the configuration below a folder, which is docs. docs/configuration.md has the
-// text of head.md and a list of all sections, and docs/configuration a page for each group of them, from config.WriteMarkdown.
+// Command configdoc writes the reference of the configuration into the folder docs: configuration.md with head.md and a
+// list of sections, and a page in docs/configuration for each group of them.
 package main
 
 import (
@@ -18,13 +18,12 @@ import (
 //go:embed head.md
 var head string
 
-// group is a page of sections.
 type group struct {
 	name, title, about string
 	sections           []string
 }
 
-// otherKeys is the section of keys that are in no section.
+// otherKeys is the section of keys without a section.
 const otherKeys = "Other keys"
 
 var groups = []group{
@@ -73,7 +72,7 @@ func write(folder string) error {
 	return nil
 }
 
-// split returns the pages of the reference by their names. A section must be in one group.
+// split returns the pages by name. Each section must be in one group.
 func split(reference string) (map[string]string, error) {
 	sections := make(map[string]string)
 	for _, text := range strings.Split("\n"+reference, "\n## ")[1:] {
@@ -110,7 +109,7 @@ func split(reference string) (map[string]string, error) {
 	return pages, nil
 }
 
-// about returns the text between the heading of a section and its table, with a space behind it.
+// about returns the text between heading and table, with a space behind it.
 func about(section string) string {
 	_, text, _ := strings.Cut(section, "\n")
 	text, _, _ = strings.Cut(text, "\n| ")

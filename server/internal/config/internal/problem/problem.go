@@ -1,4 +1,4 @@
-// Package problem collects the mistakes in a configuration, by key, and has the checks that several sections need.
+// Package problem collects mistakes of a configuration by key, with common checks.
 package problem
 
 import (
@@ -18,14 +18,14 @@ func (l *List) Add(key, format string, args ...any) {
 	l.errs = append(l.errs, &schema.Problem{Key: key, Err: fmt.Errorf(format, args...)})
 }
 
-// Join adds the problems that err joins; nil adds none.
+// Join adds the problems in err, which may be nil.
 func (l *List) Join(err error) {
 	if err != nil {
 		l.errs = append(l.errs, err)
 	}
 }
 
-// Err joins all problems; it is nil if there are none.
+// Err joins all problems; nil if there are none.
 func (l *List) Err() error { return errors.Join(l.errs...) }
 
 // Positive demands a duration above zero.
@@ -35,7 +35,7 @@ func (l *List) Positive(key string, d time.Duration) {
 	}
 }
 
-// Between demands a duration from least to most.
+// Between demands a duration from least to greatest.
 func (l *List) Between(key string, d, least, most time.Duration) {
 	if d < least || d > most {
 		l.Add(key, "%s is not between %s and %s", d, least, most)

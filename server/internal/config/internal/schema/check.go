@@ -20,8 +20,7 @@ func (p *Problem) Error() string { return p.Key + ": " + p.Err.Error() }
 
 func (p *Problem) Unwrap() error { return p.Err }
 
-// Check tests the values of cfg against the tags enum, min, max and opt. One joined error
-// reports all violations, by key.
+// Check tests cfg against the tags enum, min, max and opt. The error joins all problems.
 func Check(cfg any) error {
 	var errs []error
 	walk(path{}, root(cfg), func(l leaf) {
@@ -72,7 +71,7 @@ func (l leaf) checkEnum(s string) error {
 	return fmt.Errorf("%s is not one of %s", strconv.Quote(Clip(s)), strings.Join(l.enum, ", "))
 }
 
-// IdleKey is a key that is set although it has no effect.
+// IdleKey is a key that is set without effect.
 type IdleKey struct {
 	Key string // as messages name it
 	Why string
@@ -80,9 +79,8 @@ type IdleKey struct {
 
 func (k IdleKey) String() string { return k.Key + " has no effect: " + k.Why }
 
-// Idle returns the keys that are set although they have no effect. It leaves out the keys of
-// sections that are not enabled. A section whose other values decide it has a method Idle, which names such a key
-// or returns "".
+// Idle returns the keys that are set without effect, except in sections that are not enabled. A section may have a
+// method Idle that names such a key or returns "".
 func Idle(cfg any) []IdleKey { return idle(path{}, root(cfg), nil) }
 
 func idle(p path, v reflect.Value, out []IdleKey) []IdleKey {
@@ -112,7 +110,7 @@ func idle(p path, v reflect.Value, out []IdleKey) []IdleKey {
 	return out
 }
 
-// isDefault tells whether v is empty or the default of a key.
+// isDefault tells whether v is empty or the default.
 func (p path) isDefault(f field, v reflect.Value) bool {
 	if isEmpty(v) {
 		return true

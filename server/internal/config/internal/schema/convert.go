@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Clip shortens a piece of input that goes into a message to 64 bytes.
+// Clip shortens input for a message to 64 bytes.
 func Clip(s string) string {
 	const limit = 64
 	if len(s) > limit {
@@ -22,8 +22,7 @@ func Clip(s string) string {
 	return s
 }
 
-// describe names an offending value. It does not quote objects and lists, which may hold
-// secrets.
+// describe names a bad value. It does not quote objects and lists, which may hold secrets.
 func describe(raw any, secret bool) string {
 	switch raw := raw.(type) {
 	case map[string]any:
@@ -51,7 +50,6 @@ func literal(raw any) (string, bool) {
 	return numberText(raw)
 }
 
-// numberText returns the text of a number of a file.
 func numberText(raw any) (string, bool) {
 	switch n := raw.(type) {
 	case json.Number:
@@ -68,7 +66,7 @@ func numberText(raw any) (string, bool) {
 	return "", false
 }
 
-// parseWhole reads a number of a file that must be whole: 8000, 8e3, 8000.0.
+// parseWhole reads a whole number of a file: 8000, 8e3, 8000.0.
 func parseWhole(text string) (int64, bool) {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return n, true
@@ -80,7 +78,7 @@ func parseWhole(text string) (int64, bool) {
 	return int64(x), true
 }
 
-// setValue stores a value of a file (or of JSON in a variable) into a leaf.
+// setValue stores a value of a file, or of JSON in a variable.
 func setValue(v reflect.Value, f field, raw any) error {
 	var want string
 	text, isText := raw.(string)
@@ -148,8 +146,7 @@ func setStrings(v reflect.Value, f field, raw any) error {
 	return nil
 }
 
-// setMap takes an object, whose keys normalize has folded to lower case, or a list of
-// {key, value}, whose keys are exact.
+// setMap takes an object, whose keys normalize has folded to lower case, or a list of {key, value} with exact keys.
 func setMap(v reflect.Value, f field, raw any) error {
 	out := map[string]string{}
 	put := func(key string, value any) error {
@@ -195,7 +192,7 @@ func setMap(v reflect.Value, f field, raw any) error {
 	return nil
 }
 
-// setText stores the text form of a value: of a variable, a flag or a default.
+// setText stores the text of a variable, a flag or a default.
 func setText(v reflect.Value, f field, text string) error {
 	fail := func(want string) error {
 		return fmt.Errorf("%s is not %s", describe(text, f.secret), want)

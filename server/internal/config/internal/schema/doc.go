@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Env returns the variables that would set every key of cfg, as sorted lines NAME=value. Unless given is nil, it
-// returns only variables for the keys in given, with values that are not empty.
+// Env returns the variables for all keys of cfg, as sorted lines NAME=value. If given is not nil, only for its keys,
+// with values that are not empty.
 func Env(cfg any, prefix string, given map[string]bool) []string {
 	var out []string
 	walk(path{}, root(cfg), func(l leaf) {
@@ -58,9 +58,8 @@ func quoteEnv(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s) + `"`
 }
 
-// WriteMarkdown writes the reference of the keys whose first part is section
-// (all if empty): a heading of the given level per section and a table of its
-// keys with type, default, whether a reload takes the value over, variable and meaning.
+// WriteMarkdown writes the reference of a section, of all if it is empty: a heading and a table of keys with type,
+// default, reload, variable and meaning.
 func WriteMarkdown(w io.Writer, cfg any, prefix, section string, level int) error {
 	var b strings.Builder
 	heading := strings.Repeat("#", min(max(level, 1), 6))
@@ -91,12 +90,12 @@ func WriteMarkdown(w io.Writer, cfg any, prefix, section string, level int) erro
 	return err
 }
 
-// manyKeys is how many keys a type of section needs to be documented once: further sections of the
-// type have one row, which refers to the first.
+// manyKeys is how many keys a type of section needs to be documented once; further sections of the type refer to the
+// first.
 const manyKeys = 30
 
-// docLeaves returns the leaves of a section. A list has the leaves of one element, whose variables have <NAME> in place
-// of its name. seen has the key of the first section that works, by its type.
+// docLeaves returns the leaves of a section, or of one element of a list, whose variables have <NAME>. seen has the
+// first key of each type.
 func docLeaves(p path, f field, v reflect.Value, seen map[reflect.Type]string) []leaf {
 	switch f.kind {
 	case kindSection:
@@ -181,16 +180,16 @@ func (f field) bounds() (text string) {
 	return text
 }
 
-// Flag is a key that the program has a flag for.
+// Flag is a key with a flag of the program.
 type Flag struct {
 	Key, Doc string
 	// Type is bool, int or string.
 	Type string
-	// Default is the value in cfg, in the text form of the environment.
+	// Default is in the text form of the environment.
 	Default string
 }
 
-// Flags returns the keys with opt:"flag" that are not within a list.
+// Flags returns the keys with opt:"flag" that are not in a list.
 func Flags(cfg any) []Flag {
 	var flags []Flag
 	walk(path{}, root(cfg), func(l leaf) {
@@ -201,8 +200,7 @@ func Flags(cfg any) []Flag {
 	return flags
 }
 
-// Describe returns the documentation of a key that is not within a list, or that of its
-// section if it has none of its own.
+// Describe returns the documentation of a key that is not in a list, else of its section.
 func Describe(cfg any, key string) string {
 	p, section, doc := path{}, root(cfg).Type(), ""
 	for name := range strings.SplitSeq(key, ".") {
@@ -225,7 +223,6 @@ func (p path) doc(doc string) string {
 	return strings.TrimSpace(doc)
 }
 
-// name is the last part of the key.
 func (l leaf) name() string { return l.path.key[strings.LastIndexByte(l.path.key, '.')+1:] }
 
 var typeNames = map[kind]string{

@@ -14,7 +14,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// Format returns the format of a configuration file by its extension.
+// Format returns the format of a file by its extension.
 func Format(file string) (string, error) {
 	switch ext := strings.ToLower(filepath.Ext(file)); ext {
 	case ".json", ".toml", ".yaml":
@@ -26,8 +26,7 @@ func Format(file string) (string, error) {
 	}
 }
 
-// ParseFile parses the text of a file. Errors name the place of a mistake but do not quote the
-// text around it, which may be a secret.
+// ParseFile parses a file. Errors name the position but quote nothing, which may be a secret.
 func ParseFile(format string, data []byte) (any, error) {
 	switch format {
 	case "json":
@@ -69,8 +68,7 @@ func parseJSONFile(data []byte) (any, error) {
 	return out, nil
 }
 
-// normalize folds the keys of all objects to lower case, and makes every map a
-// map[string]any. Two keys that fold to the same one are an error, as either could win.
+// normalize folds keys to lower case, and makes every map a map[string]any. Two keys that fold to one are an error.
 func normalize(raw any) (any, error) {
 	switch raw := raw.(type) {
 	case map[string]any:
@@ -113,7 +111,7 @@ func putFolded(out map[string]any, key string, value any) error {
 	return err
 }
 
-// expandDots turns top-level keys such as "http_api.key" into nested ones.
+// expandDots makes nested keys of top-level keys such as "http_api.key".
 func expandDots(tree map[string]any) (map[string]any, error) {
 	out := make(map[string]any, len(tree))
 	for _, key := range slices.Sorted(maps.Keys(tree)) {
@@ -129,7 +127,7 @@ func expandDots(tree map[string]any) (map[string]any, error) {
 	return out, nil
 }
 
-// merge adds value to node under name, and joins objects. key is the complete key, for errors.
+// merge adds value to node under name, and joins objects. key is for errors.
 func merge(node map[string]any, name string, value any, key string) error {
 	old, ok := node[name]
 	if !ok || old == nil {

@@ -9,15 +9,14 @@ import (
 	"strings"
 )
 
-// schemaKey is the key for the name of the JSON schema in a file. It is for editors: Load ignores it.
+// schemaKey names the JSON schema in a file, for editors.
 const schemaKey = "$schema"
 
-// durationPattern matches the texts that time.ParseDuration accepts.
+// durationPattern matches what time.ParseDuration accepts.
 const durationPattern = `^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`
 
-// WriteJSONSchema writes a JSON schema (draft 2020-12) of files for the configuration cfg: every key with its type,
-// default, bounds and documentation. It is stricter than Load, which also takes a number in quotes, for example,
-// because an editor should show probable mistakes.
+// WriteJSONSchema writes a JSON schema (draft 2020-12) for files. It is stricter than Load, which also accepts a number
+// in quotes, for example: an editor should show probable mistakes.
 func WriteJSONSchema(w io.Writer, cfg any, title string) error {
 	d := definitions{names: map[definition]string{}, taken: map[string]bool{}}
 	section := d.section(path{}, root(cfg).Type())
@@ -27,7 +26,6 @@ func WriteJSONSchema(w io.Writer, cfg any, title string) error {
 		{"title", title},
 		{"type", "object"},
 		{"properties", properties},
-		// Keys such as "http_api.key" are short for nested ones.
 		{"patternProperties", object{{`^[a-z0-9_]+\.[a-z0-9_.]+$`, object{}}}},
 		{"additionalProperties", false},
 		{"$defs", d.all},
@@ -38,20 +36,19 @@ func WriteJSONSchema(w io.Writer, cfg any, title string) error {
 	return enc.Encode(out)
 }
 
-// definitions has the sections that are described once for all places where they are.
+// definitions has the sections that are described once.
 type definitions struct {
 	all   object
 	names map[definition]string
 	taken map[string]bool
 }
 
-// definition identifies the description of a section: sections with the same definition share it.
+// definition identifies a description.
 type definition struct {
 	typ       reflect.Type
 	arg, idle string
 }
 
-// section returns the description of an object: its type, its properties, and that it has no others.
 func (d *definitions) section(p path, t reflect.Type) object {
 	properties := object{}
 	for _, f := range fieldsOf(t) {
@@ -67,7 +64,7 @@ func (d *definitions) section(p path, t reflect.Type) object {
 	return object{{"type", "object"}, {"properties", properties}, {"additionalProperties", false}}
 }
 
-// shared returns a reference to the description of a section.
+// shared returns a reference to a description.
 func (d *definitions) shared(p path, t reflect.Type) object {
 	if t.Name() == "" {
 		return d.section(p, t)
@@ -85,7 +82,6 @@ func (d *definitions) shared(p path, t reflect.Type) object {
 	return object{{"$ref", "#/$defs/" + name}}
 }
 
-// value returns the description of a key's value.
 func (d *definitions) value(p path, f field) object {
 	var out object
 	switch f.kind {
@@ -117,7 +113,6 @@ func (d *definitions) value(p path, f field) object {
 	return out
 }
 
-// scalar describes a value that is no object and no list of objects.
 func (f field) scalar() object {
 	text := object{{"type", "string"}}
 	if f.enum != nil {
@@ -150,7 +145,7 @@ func (f field) scalar() object {
 	return text
 }
 
-// number describes a number. Zero stands for the default.
+// number: zero stands for the default.
 func (f field) number() object {
 	out := object{{"type", "integer"}}
 	if f.min != nil {

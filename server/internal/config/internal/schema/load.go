@@ -10,35 +10,33 @@ import (
 	"strings"
 )
 
-// Source is where values come from, per key in this order: flags, non-empty
-// variables, file, default.
+// Source has the values, in this order: flags, non-empty variables, file, default.
 type Source struct {
-	// Prefixes of variables, the strongest first, each with its underscore.
+	// Prefixes of variables with their underscore, the strongest first.
 	Prefixes []string
-	// Env has the variables by name.
-	Env map[string]string
-	// Flags has the text of explicitly given flags by dotted key.
+	Env      map[string]string
+	// Flags has the texts of given flags by dotted key.
 	Flags map[string]string
-	// File is the parsed file: maps, lists and scalars as ParseFile returns them.
+	// File is as ParseFile returns it.
 	File any
-	// ReadSecret reads a file with a secret; nil: such files are an error.
+	// ReadSecret reads a secret's file; nil: such files are errors.
 	ReadSecret func(name string) ([]byte, error)
-	// Thorough reports unknown members of lists that a variable holds as JSON, too.
+	// Thorough also reports unknown members of lists in a variable.
 	Thorough bool
 }
 
-// Report has the keys and variables that the schema does not know, sorted.
+// Report has unknown keys and variables, sorted.
 type Report struct {
 	Keys []string // of the file, as paths
 	Env  []string // names of variables
 
 	FromEnv bool // variables set keys
 
-	// Vars has the names of the variables that set keys, by the path of the key.
+	// Vars has the variables that set keys, by path.
 	Vars map[string]string
-	// Replaced has the paths of lists of the file that a variable has replaced.
+	// Replaced has the paths of lists of the file that a variable replaced.
 	Replaced []string
-	// Given has the paths of the keys that the file sets, but for sections.
+	// Given has the paths of the keys that the file sets, without sections.
 	Given map[string]bool
 
 	known map[string]bool // variables without prefix
@@ -50,8 +48,7 @@ type loader struct {
 	errs []error
 }
 
-// Load fills the struct that dst points to. Every bad value is reported, by key
-// and source, in one joined error.
+// Load fills the struct dst. The joined error has every bad value by key and source.
 func Load(dst any, src Source) (Report, error) {
 	l := &loader{Source: src, Report: Report{known: map[string]bool{}, Vars: map[string]string{}, Given: map[string]bool{}}}
 	file, err := normalize(src.File)
@@ -146,7 +143,7 @@ func (l *loader) leaf(p path, f field, v reflect.Value, raw any) {
 	}
 }
 
-// lookup returns the variable of a path, the empty string if none is set.
+// lookup returns the variable of a path, if it is set.
 func (l *loader) lookup(p path) (name, text string) {
 	if p.env == "" {
 		return "", ""
@@ -206,8 +203,7 @@ func (l *loader) list(p path, f field, v reflect.Value, raw any, quiet bool) {
 	v.Set(out)
 }
 
-// envList applies a list's variable: a JSON array replaces the list of the file,
-// names append elements to a named one.
+// envList applies a list's variable: a JSON array replaces the list of the file, names add elements to a named one.
 func envList(f field, nodes []any, text string) (out []any, replaced bool, err error) {
 	if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
 		raw, err := parseJSON([]byte(text))
@@ -233,7 +229,7 @@ func envList(f field, nodes []any, text string) (out []any, replaced bool, err e
 
 var varPattern = regexp.MustCompile(`\$\{([A-Za-z0-9]+_VAR_[A-Za-z0-9_]+)\}`)
 
-// expandVars replaces ${<PREFIX>VAR_X} in the values of a string map.
+// expandVars replaces ${<PREFIX>VAR_X} in a string map.
 func (l *loader) expandVars(v reflect.Value) error {
 	m := v.Interface().(map[string]string)
 	for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -260,7 +256,7 @@ func (l *loader) isVar(name string) bool {
 	return slices.ContainsFunc(l.Prefixes, func(p string) bool { return strings.HasPrefix(name, p+"VAR_") })
 }
 
-// kubernetesEnv matches the variables that Kubernetes injects for a service of the prefix's name.
+// kubernetesEnv matches variables that Kubernetes sets for a service with the name of the prefix.
 var kubernetesEnv = regexp.MustCompile(`^(?:[A-Z0-9_]+_)?(PORT|SERVICE_)`)
 
 func (l *loader) unknownEnv() []string {

@@ -12,13 +12,13 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// Position is a place in a file, counted from 1.
+// Position in a file, counted from 1.
 type Position struct{ Line, Column int }
 
-// Positions has the places of the keys of a file by their paths, as Report.Keys has them.
+// Positions of the keys of a file by path, as in Report.Keys.
 type Positions map[string]Position
 
-// FindPositions returns the places of all keys of a file that ParseFile accepts.
+// FindPositions returns the positions of all keys of a file that ParseFile accepts.
 func FindPositions(format string, data []byte) (Positions, error) {
 	at := Positions{}
 	switch format {
@@ -41,7 +41,7 @@ func FindPositions(format string, data []byte) (Positions, error) {
 	return nil, fmt.Errorf("unknown format %q", Clip(format))
 }
 
-// Find returns the place of a path, or of the nearest section or list around it that has one, with the path of that.
+// Find returns the position of a path, or of the nearest section or list around it, with that path.
 func (at Positions) Find(key string) (Position, string) {
 	for key != "" {
 		if p, ok := at[key]; ok {
@@ -56,11 +56,11 @@ func parent(key string) string { return key[:max(strings.LastIndexByte(key, '.')
 
 var elementPattern = regexp.MustCompile(`\[([0-9]+)\](\([^)]*\))?`)
 
-// FilePath makes the path of a key in a file of its name in messages: channel.namespaces.[0].presence of
-// channel.namespaces[0](chat).presence.
+// FilePath converts a key in messages to a path: channel.namespaces[0](chat).presence to
+// channel.namespaces.[0].presence.
 func FilePath(key string) string { return elementPattern.ReplaceAllString(key, ".[$1]") }
 
-// add notes where a key is, once: a section may be continued elsewhere.
+// add records a position, once: a section may be continued elsewhere.
 func (at Positions) add(path, key string, line, column int) string {
 	key = strings.ToLower(key)
 	if path != "" {
@@ -84,7 +84,6 @@ type jsonWalker struct {
 	seen, begin, line int // the data up to seen have line lines; the last line begins at begin
 }
 
-// next returns where the next token begins.
 func (j *jsonWalker) next() (line, column int) {
 	i := int(j.dec.InputOffset())
 	for i < len(j.data) && strings.IndexByte(" \t\r\n,:", j.data[i]) >= 0 {
@@ -171,7 +170,7 @@ func (at Positions) toml(data []byte) error {
 	return p.Error()
 }
 
-// tomlKey adds a dotted key. Below an array of tables it means the last element.
+// tomlKey adds a dotted key. In an array of tables it is in the last element.
 func (at Positions) tomlKey(p *unstable.Parser, path string, parts unstable.Iterator, elements map[string]int) string {
 	for parts.Next() {
 		pos := p.Shape(parts.Node().Raw).Start

@@ -5,9 +5,9 @@ import (
 	"reflect"
 )
 
-// Reload copies the values that a running server takes over from a later configuration of the same type to cfg. It
-// returns the keys whose values differ, except keys without an effect: taken are the copied ones, left are the others.
-// Keys have their names of messages; an element of a list that has come or gone is named as a whole.
+// Reload copies the reloadable values of later to cfg, which has the same type. It returns the keys with other values,
+// except those without effect: taken were copied, left were not. Keys are as in messages; a new or removed list element
+// is one key.
 func Reload(cfg, later any) (taken, left []string) {
 	r := reloader{}
 	r.section(path{}, root(cfg), root(later))
@@ -35,7 +35,6 @@ func same(a, b reflect.Value) bool {
 	return isEmpty(a) && isEmpty(b) || reflect.DeepEqual(a.Interface(), b.Interface())
 }
 
-// changes appends the keys at p that differ between a and b.
 func changes(p path, f field, a, b reflect.Value, out []string) []string {
 	switch {
 	case p.idle != "" || same(a, b):
@@ -68,7 +67,7 @@ func changes(p path, f field, a, b reflect.Value, out []string) []string {
 	return out
 }
 
-// places returns where the elements of a list are.
+// positionsOf returns the indices of the elements of a list.
 func places(list reflect.Value) map[string]int {
 	at := make(map[string]int, list.Len())
 	for i := range list.Len() {
@@ -77,8 +76,7 @@ func places(list reflect.Value) map[string]int {
 	return at
 }
 
-// elementID tells which elements of two lists are the same one: elements with the same name, or at the same place if
-// elements have no names.
+// elementID identifies elements of two lists: by name, else by index.
 func elementID(list reflect.Value, i int) string {
 	if name := nameOf(list.Index(i)); name != "" {
 		return name

@@ -67,7 +67,6 @@ type field struct {
 
 var fieldCache sync.Map // reflect.Type -> []field
 
-// fieldsOf returns the keys of a section in the order of the struct.
 func fieldsOf(t reflect.Type) []field {
 	if fs, ok := fieldCache.Load(t); ok {
 		return fs.([]field)
@@ -154,15 +153,13 @@ func kindOf(t reflect.Type) kind {
 	panic("schema: unsupported type " + t.String())
 }
 
-// path is the place of a value, as files, messages and the environment name it.
+// path names a value, for files, messages and the environment.
 type path struct {
-	key string // channel.namespaces.[0].presence
-	msg string // channel.namespaces[0](chat).presence
-	env string // CHANNEL_NAMESPACES_CHAT_PRESENCE; empty if no variable reaches it
-	arg string // replaces {} in keys and defaults below
-	// idle is why keys at or below the path have no effect.
-	idle string
-	// reload: a running server takes over the values at or below the path.
+	key    string // channel.namespaces.[0].presence
+	msg    string // channel.namespaces[0](chat).presence
+	env    string // CHANNEL_NAMESPACES_CHAT_PRESENCE; empty if no variable reaches it
+	arg    string // replaces {} in keys and defaults below
+	idle   string
 	reload bool
 }
 
@@ -179,7 +176,7 @@ func (p path) child(key string) path {
 	return c
 }
 
-// fill replaces {} in a key or default by the section's arg.
+// fill replaces {} by the section's arg.
 func (p path) fill(s string) string { return strings.ReplaceAll(s, "{}", p.arg) }
 
 func (p path) field(f field) path {
@@ -196,7 +193,7 @@ func (p path) field(f field) path {
 
 var envName = strings.NewReplacer(".", "_", "-", "_")
 
-// element is the place of a list's i-th element; name is empty if it has none.
+// element is the path of a list's i-th element; name may be empty.
 func (p path) element(i int, name string) path {
 	c := path{key: fmt.Sprintf("%s.[%d]", p.key, i), msg: fmt.Sprintf("%s[%d]", p.msg, i), arg: p.arg, idle: p.idle, reload: p.reload}
 	if name != "" {
@@ -208,8 +205,7 @@ func (p path) element(i int, name string) path {
 	return c
 }
 
-// leaf is a value of a loaded configuration; lists of objects are leaves too,
-// followed by the leaves of their elements.
+// leaf is a value of a configuration. A list of objects is a leaf too, and the leaves of its elements follow.
 type leaf struct {
 	path
 	field
@@ -233,7 +229,6 @@ func walk(p path, v reflect.Value, visit func(leaf)) {
 	}
 }
 
-// nameOf returns the name of an element; empty if elements of its list have none.
 func nameOf(v reflect.Value) string {
 	if f := find(v.Type(), "name"); f != nil {
 		return v.FieldByIndex(f.index).String()
@@ -241,13 +236,12 @@ func nameOf(v reflect.Value) string {
 	return ""
 }
 
-// isOff tells whether a section has a key "enabled" that is false.
+// isOff tells whether a section has a key enabled that is false.
 func isOff(v reflect.Value) bool {
 	f := find(v.Type(), "enabled")
 	return f != nil && v.FieldByIndex(f.index).IsZero()
 }
 
-// find returns the field of a key of a section, nil if there is none.
 func find(section reflect.Type, key string) *field {
 	fields := fieldsOf(section)
 	i := slices.IndexFunc(fields, func(f field) bool { return f.key == key })
@@ -265,5 +259,4 @@ func isEmpty(v reflect.Value) bool {
 	return v.IsZero()
 }
 
-// root returns the struct that cfg points to.
 func root(cfg any) reflect.Value { return reflect.ValueOf(cfg).Elem() }

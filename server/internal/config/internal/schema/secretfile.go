@@ -9,12 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// fileSuffix ends the key that names a file with the value of a secret: http_api.key_file for
-// http_api.key.
+// fileSuffix ends the key that names the file of a secret: http_api.key_file.
 const fileSuffix = "_file"
 
-// markFromFile decides which secrets of a section can be in files. Certificates and keys cannot,
-// because their own keys take paths already.
+// markFromFile marks the secrets that can be in files. Certificates and keys cannot: their keys take paths already.
 func markFromFile(fs []field) {
 	keys := make(map[string]bool, len(fs))
 	for _, f := range fs {
@@ -26,7 +24,7 @@ func markFromFile(fs []field) {
 	}
 }
 
-// fromFile stores the value of a secret that is in a file, and tells whether there is one.
+// fromFile stores a secret that is in a file, and tells whether there is one.
 func (l *loader) fromFile(p path, f field, v reflect.Value, raw, rawFile any) (found bool) {
 	at := p
 	at.key, at.msg = p.key+fileSuffix, p.msg+fileSuffix
@@ -55,7 +53,7 @@ func (l *loader) fromFile(p path, f field, v reflect.Value, raw, rawFile any) (f
 	return true
 }
 
-// fileName returns the name of the file of a secret, and where the name comes from.
+// fileName returns the file of a secret, and the source of the name.
 func (l *loader) fileName(p path, raw any) (name, source string, err error) {
 	if text, ok := l.Flags[p.key]; ok {
 		l.known[p.env] = true
@@ -74,7 +72,7 @@ func (l *loader) fileName(p path, raw any) (name, source string, err error) {
 	return name, "", nil
 }
 
-// given tells where the value of a key comes from, "file" for the file, and nothing if it is given nowhere.
+// given tells the source of a key's value; "" if there is none.
 func (l *loader) given(p path, raw any) string {
 	if l.Flags[p.key] != "" {
 		return "flag --" + p.key

@@ -11,13 +11,11 @@ import (
 
 var indexPattern = regexp.MustCompile(`\.?\[[0-9]+\](\([^)]*\))?`)
 
-// AnyElement leaves out of a path or of a key which elements of lists it is in:
-// channel.namespaces[].presence.
+// AnyElement removes indices of lists: channel.namespaces[].presence.
 func AnyElement(key string) string { return indexPattern.ReplaceAllString(key, "[]") }
 
-// SuggestKey returns the key of cfg that the path of an unknown one (Report.Keys) may mean:
-// one with a similar name in the same section, or one with this name elsewhere, below its
-// section. It is empty if none comes near.
+// SuggestKey returns the key that an unknown path (Report.Keys) may mean: one with a similar name in the same section,
+// or one that ends with this name. It may be empty.
 func SuggestKey(cfg any, unknown string) string {
 	unknown = AnyElement(unknown)
 	known := allKeys(cfg, func(field) bool { return true })
@@ -34,8 +32,7 @@ func SuggestKey(cfg any, unknown string) string {
 	return moved(unknown, known, ".")
 }
 
-// SuggestEnv does the same for an unknown variable (Report.Env). The answer has the same
-// prefix.
+// SuggestEnv does the same for a variable (Report.Env).
 func (r Report) SuggestEnv(unknown string, prefixes []string) string {
 	for _, prefix := range prefixes {
 		name, ok := strings.CutPrefix(unknown, prefix)
@@ -58,7 +55,7 @@ func (r Report) SuggestEnv(unknown string, prefixes []string) string {
 	return ""
 }
 
-// allKeys returns the keys and sections of cfg that are wanted, as AnyElement returns them.
+// allKeys returns keys and sections as AnyElement does.
 func allKeys(cfg any, want func(field) bool) (out []string) {
 	var collect func(path, reflect.Type)
 	collect = func(p path, t reflect.Type) {
@@ -82,8 +79,8 @@ func allKeys(cfg any, want func(field) bool) (out []string) {
 	return out
 }
 
-// moved returns the shortest key that ends with the words of name, however they are
-// separated: client.token.hmac_secret_key for token_hmac_secret_key.
+// moved returns the shortest key that ends with the words of name: client.token.hmac_secret_key for
+// token_hmac_secret_key.
 func moved(name string, keys []string, separator string) (best string) {
 	name = name[strings.LastIndexByte(name, '.')+1:]
 	words := strings.ReplaceAll(name, separator, "_")

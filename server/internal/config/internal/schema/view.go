@@ -7,30 +7,28 @@ import (
 	"time"
 )
 
-// Hidden stands in a View for the value of a secret that is set.
+// Hidden replaces a secret that is set.
 const Hidden = "(hidden)"
 
 // Item is a key in a View.
 type Item struct {
 	Key string `json:"key"`
-	// Value is a bool, a number, a string, a list of strings or an object of strings; a duration is
-	// a string.
+	// Value is a bool, a number, a string, a list of strings or an object of strings.
 	Value any `json:"value"`
-	// Default is the default of the schema, in the text form of the environment.
+	// Default is in the text form of the environment.
 	Default string `json:"default,omitempty"`
-	// Changed: the value differs from the value in an empty configuration.
+	// Changed: the value differs from an empty configuration.
 	Changed bool `json:"changed,omitempty"`
-	// Secret: the value is Hidden, unless it is the value of an empty configuration.
+	// Secret: the value is Hidden if it is set.
 	Secret bool `json:"secret,omitempty"`
-	// Reload: a running server takes over a new value.
-	Reload bool `json:"reload,omitempty"`
-	// Idle is why the key has no effect.
-	Idle string `json:"idle,omitempty"`
-	Doc  string `json:"doc,omitempty"`
+	// Reload: a running server can change it.
+	Reload bool   `json:"reload,omitempty"`
+	Idle   string `json:"idle,omitempty"`
+	Doc    string `json:"doc,omitempty"`
 }
 
-// View lists all keys of cfg for people to read, in the order of the schema. def is the configuration
-// with nothing set. No value of a key with opt:"secret" is in it, and no password or token of a URL.
+// View lists all keys of cfg for people, in the order of the schema. def is the configuration with nothing set. It shows
+// no secret, and no password or token of a URL.
 func View(cfg, def any) []Item {
 	empty := make(map[string]reflect.Value)
 	walk(path{}, root(def), func(l leaf) { empty[l.msg] = l.value })
@@ -56,7 +54,6 @@ func View(cfg, def any) []Item {
 	return items
 }
 
-// shown returns the value of a leaf without secrets.
 func (l leaf) shown(changed bool) any {
 	hide := func(text string) string {
 		if l.secret && changed && text != "" {
@@ -91,8 +88,8 @@ func (l leaf) shown(changed bool) any {
 	return hide(l.value.String())
 }
 
-// userOfURL matches the user and the password in the value of a key that is no secret, such as the endpoint of a proxy.
+// userOfURL matches user and password in a URL that is no secret, such as the endpoint of a proxy.
 var userOfURL = regexp.MustCompile(`://[^/\s]*@`)
 
-// secretOfQuery is a parameter of a URL whose name tells that its value is a secret.
+// secretOfQuery matches query parameters that seem to be secrets.
 var secretOfQuery = regexp.MustCompile(`(?i)([?&][^=&\s]*(?:key|token|secret|pass|pwd|sig|auth|credential|code)[^=&\s]*=)[^&#\s]+`)

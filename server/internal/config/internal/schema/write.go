@@ -14,7 +14,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// object is a JSON object that keeps the order of its members.
+// object is a JSON object with ordered members.
 type object []member
 
 type member struct {
@@ -31,8 +31,7 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return []byte("{" + strings.Join(members, ",") + "}"), nil
 }
 
-// Write writes every key of cfg in the given format ("json", "yaml" or "toml"),
-// so that loading the text yields the same configuration.
+// Write writes every key of cfg as json, yaml or toml. Loading the text gives the same configuration.
 func Write(w io.Writer, cfg any, format string) error {
 	tree := toObject(path{}, root(cfg))
 	var buf bytes.Buffer
@@ -115,8 +114,7 @@ func mapTree(m map[string]string) any {
 	return items
 }
 
-// jsonText is the JSON form of a value, in one line. The form of a bool, a number or a string
-// is valid YAML, too.
+// jsonText is JSON in one line; bools, numbers and strings are valid YAML too.
 func jsonText(v any) string {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
