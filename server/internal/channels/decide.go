@@ -12,21 +12,20 @@ import (
 type Authority uint8
 
 const (
-	// Rules: the rules have decided, and Decision.Err is the answer.
+	// Rules: the answer is Decision.Err.
 	Rules Authority = iota
 	// Token: only the subscription token decides.
 	Token
-	// SubscribeProxy, PublishProxy and StreamProxy: only the backend decides. If that proxy
-	// is not configured, the answer is protocol.ErrorNotAvailable.
+	// SubscribeProxy, PublishProxy, StreamProxy and the map proxies: the backend decides. If the proxy is not
+	// configured, the answer is protocol.ErrorNotAvailable.
 	SubscribeProxy
 	PublishProxy
 	StreamProxy
-	// MapPublishProxy and MapRemoveProxy: likewise, on changes of maps.
 	MapPublishProxy
 	MapRemoveProxy
 )
 
-// Source tells how a subscription came to be.
+// Source is where a subscription comes from.
 type Source uint8
 
 // Sources of subscriptions.
@@ -45,34 +44,30 @@ const (
 	SourceSubscribeStream Source = 13
 )
 
-// Facts about the connection that gives a command.
+// Facts about the connection of a command.
 type Facts struct {
-	// User is its user ID; empty for an anonymous connection.
 	User string
-	// Subscribed: the connection is subscribed to this channel, client-side or server-side.
+	// Subscribed: client-side or server-side, to this channel.
 	Subscribed bool
-	// Insecure is client.insecure.
-	Insecure bool
+	Insecure   bool
 }
 
 // Decision on an operation.
 type Decision struct {
-	By Authority
-	// Source of the subscription, if the rules allow it.
+	By     Authority
 	Source Source
-	// Err of the rules: nil if they allow, else a *refusal.Reason with a *protocol.Error.
+	// Err is nil if the rules allow the operation, else a *refusal.Reason with a *protocol.Error.
 	Err error
 }
 
 func denied(err error) Decision { return Decision{Err: err} }
 
-// DecideSubscribe decides on a subscribe command that asks for a subscription
-// type and may have a token. c is a result of ForClient.
+// DecideSubscribe decides on a subscribe command for a subscription type. c is a result of ForClient.
 func (c Channel) DecideSubscribe(f Facts, asked SubscriptionType, hasToken bool) Decision {
 	return c.decideSubscribe(f, asked, hasToken, nil)
 }
 
-// decideSubscribe records in t the options that it reads: see ExplainSubscribe.
+// decideSubscribe records the options that it reads in t.
 func (c Channel) decideSubscribe(f Facts, asked SubscriptionType, hasToken bool, t *trace) Decision {
 	if asked != c.Type {
 		return denied(c.wrongType(asked))
@@ -99,10 +94,8 @@ func (c Channel) decideSubscribe(f Facts, asked SubscriptionType, hasToken bool,
 	return denied(c.denySubscribe(f))
 }
 
-// Requested decides on a channel that a connect command asks for. The caller
-// ignores a channel that is not granted: ignored is the reason, a *refusal.Reason. err is not
-// nil for an unknown namespace only: it is a *refusal.Reason with a protocol.Disconnect. The
-// source of a granted subscription is SourceConnectRequest.
+// Requested decides on a channel in a connect command. The client does not get the channel if ignored is not nil: the
+// reason, a *refusal.Reason. err is a *refusal.Reason with a protocol.Disconnect, for an unknown namespace.
 func (r *Resolver) Requested(name string, f Facts) (ch Channel, ignored, err error) {
 	if name == "" {
 		return Channel{}, errNoName, nil
@@ -130,9 +123,8 @@ func (r *Resolver) Requested(name string, f Facts) (ch Channel, ignored, err err
 	return ch, ch.denySubscribe(f), nil
 }
 
-// DecidePublish decides on a publish command. With StreamProxy, the data goes
-// into the open stream of this subscription; if there is none, the answer is
-// protocol.ErrorNotAvailable.
+// DecidePublish decides on a publish command. With StreamProxy the data goes into the open stream of the subscription;
+// without one the answer is protocol.ErrorNotAvailable.
 func (c Channel) DecidePublish(f Facts, data []byte) Decision {
 	switch {
 	case c.Type != Stream:
@@ -151,7 +143,7 @@ func (c Channel) DecidePublish(f Facts, data []byte) Decision {
 	return denied(c.deny(c.publishPermission(), f))
 }
 
-// DecideMapChange decides on a command that sets an entry of a map to data, or removes it.
+// DecideMapChange decides on a command that sets an entry of a map, or removes it.
 func (c Channel) DecideMapChange(f Facts, removes bool, data []byte) Decision {
 	p := permission{"map.allow_publish_for_", "publish", c.Map.AllowPublishForClient, c.Map.AllowPublishForSubscriber, c.Map.AllowPublishForAnonymous}
 	proxy, by := c.Map.PublishProxyEnabled, MapPublishProxy
@@ -172,8 +164,8 @@ func (c Channel) DecideMapChange(f Facts, removes bool, data []byte) Decision {
 	return denied(c.deny(p, f))
 }
 
-// MapKey returns the key of a change that the rules allow: the client's, or the one that map.client_key
-// makes it have. The error is a *refusal.Reason.
+// MapKey returns the key of a change that the rules allow: the client's key, or the key that map.client_key prescribes.
+// The error is a *refusal.Reason.
 func (c Channel) MapKey(key, client, user string) (string, error) {
 	switch c.Map.ClientKey {
 	case "client_id":
@@ -190,8 +182,7 @@ func (c Channel) MapKey(key, client, user string) (string, error) {
 	return key, nil
 }
 
-// CheckPresence decides on a presence or presence stats command: nil or a
-// *refusal.Reason with a *protocol.Error.
+// CheckPresence decides on a presence or presence stats command. The error is a *refusal.Reason.
 func (c Channel) CheckPresence(f Facts) error {
 	switch {
 	case !c.Presence:
@@ -202,8 +193,7 @@ func (c Channel) CheckPresence(f Facts) error {
 	return c.deny(c.presencePermission(), f)
 }
 
-// CheckHistory decides on a history command: nil or a *refusal.Reason with a
-// *protocol.Error.
+// CheckHistory decides on a history command. The error is a *refusal.Reason.
 func (c Channel) CheckHistory(f Facts) error {
 	switch {
 	case c.HistorySize <= 0:
@@ -225,9 +215,8 @@ type Wishes struct {
 	Positioned, Recoverable, JoinLeave bool
 }
 
-// Grant returns the wishes that are granted; the others are off without an
-// error. It is for subscriptions that the rules or a token allowed. Options that the namespace
-// forces are the caller's concern.
+// Grant returns the granted wishes, for a subscription that the rules or a token allow; the others are off. Options that
+// the namespace forces are the caller's concern.
 func (c Channel) Grant(f Facts, w Wishes) Wishes {
 	f.Subscribed = true
 	history := c.mayHistory(f)
@@ -238,9 +227,8 @@ func (c Channel) Grant(f Facts, w Wishes) Wishes {
 	}
 }
 
-// validFromClient is ValidData for a publication of a client, which must be JSON by default: subscribers with JSON
-// connections could not get other data. client.insecure lets clients publish against all rules, as test suites of SDKs
-// do.
+// validFromClient is ValidData for a publication of a client. The default is JSON, because JSON connections cannot get
+// other data. client.insecure lifts that for test suites of SDKs.
 func (o *Options) validFromClient(f Facts, data []byte) bool {
 	if o.PublicationDataFormat == "" && !f.Insecure {
 		return codec.ValidJSON(data)
@@ -248,8 +236,8 @@ func (o *Options) validFromClient(f Facts, data []byte) bool {
 	return o.ValidData(data)
 }
 
-// ValidData reports whether a payload has the publication_data_format. JSON that is not UTF-8 is
-// not valid: it would end the connections of subscribers that use the JSON protocol.
+// ValidData reports whether a payload has the publication_data_format. JSON must be UTF-8: other texts would end the
+// connections of JSON subscribers.
 func (o *Options) ValidData(data []byte) bool {
 	switch o.PublicationDataFormat {
 	case "binary":

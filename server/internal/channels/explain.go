@@ -6,27 +6,27 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 )
 
-// Check is a condition that a decision looked at.
+// Check is a condition of a decision.
 type Check struct {
-	// Text is the condition, in a clause.
+	// Text of the condition, a clause.
 	Text string
-	// Key is the setting of the condition, and Value its value; both are empty if there is no such setting.
+	// Key is the setting of the condition; empty if it has none.
 	Key, Value string
 	Holds      bool
 }
 
-// Explanation of a decision: the options that the decision looked at, in their order.
+// Explanation of a decision: the conditions that it checked, in their order.
 type Explanation struct {
-	// Namespace of the channel; nil if it is unknown.
+	// Namespace of the channel; nil if unknown.
 	Namespace *Options
 	Checks    []Check
 	Decision  Decision
-	// Key and Reason say why the decision is no, as refusal.Explain does.
+	// Key and Reason of a refusal, as refusal.Explain returns them.
 	Key, Reason string
 }
 
-// ExplainSubscribe explains the answer to a connection that asks to subscribe to a channel of any type. It makes the
-// decision by ForClient and DecideSubscribe, which record the options that they look at.
+// ExplainSubscribe explains the decision on a subscribe command. ForClient and DecideSubscribe make the decision and
+// record its conditions.
 func (r *Resolver) ExplainSubscribe(name string, f Facts, hasToken bool) Explanation {
 	var t trace
 	ch, err := r.forClient(name, &t)
@@ -43,10 +43,9 @@ func (r *Resolver) ExplainSubscribe(name string, f Facts, hasToken bool) Explana
 	return e
 }
 
-// trace notes the checks of a decision. A nil trace notes nothing, so that it costs a decision nothing.
+// trace records the checks of a decision. A nil trace records nothing and costs nothing.
 type trace struct{ checks []Check }
 
-// name notes a check of the rules of names.
 func (t *trace) name(holds bool, text, key, value string) bool {
 	if t != nil {
 		t.checks = append(t.checks, Check{text, key, value, holds})
@@ -54,7 +53,6 @@ func (t *trace) name(holds bool, text, key, value string) bool {
 	return holds
 }
 
-// option notes a check of an option of the namespace that is on or off.
 func (t *trace) option(holds bool, text string, o *Options, option string) bool {
 	if t != nil {
 		t.checks = append(t.checks, Check{text, o.key(option), onOff(holds), holds})
@@ -62,10 +60,8 @@ func (t *trace) option(holds bool, text string, o *Options, option string) bool 
 	return holds
 }
 
-// fact notes a check that is about no setting.
 func (t *trace) fact(holds bool, text string) bool { return t.name(holds, text, "", "") }
 
-// permits notes the options of a permission that concern the situation.
 func (t *trace) permits(c Channel, p permission, f Facts) bool {
 	if t != nil {
 		t.option(p.client, "clients may "+p.operation, c.Options, p.prefix+"client")
@@ -83,7 +79,6 @@ func onOff(on bool) string {
 	return "off"
 }
 
-// length is for checks of channel.max_length.
 func (t *trace) length(limit, size int) bool {
 	value := ""
 	if t != nil {
@@ -92,7 +87,6 @@ func (t *trace) length(limit, size int) bool {
 	return !t.name(size <= limit, "the channel's name is short enough", "channel.max_length", value)
 }
 
-// known is for the check that there is a namespace.
 func (t *trace) known(known bool, r *Resolver, name string) bool {
 	if t == nil {
 		return known
@@ -103,7 +97,6 @@ func (t *trace) known(known bool, r *Resolver, name string) bool {
 	return t.name(known, "the channel has no namespace, so channel.without_namespace has its options", "channel.without_namespace", "")
 }
 
-// valid is for the check of the characters of a name.
 func (t *trace) valid(valid bool, o *Options) bool {
 	switch {
 	case t == nil:

@@ -63,15 +63,15 @@ func Describe(o *Options) map[string]string {
 	return out
 }
 
-// unasked stands for the shared poll of a namespace: with it, the node refuses subscriptions that the server
-// makes. The handler of subscribe commands replaces it.
+// unasked stands for the shared poll of a namespace: with it, the node refuses server-side subscriptions. The handler of
+// subscribe commands replaces it.
 var unasked = &channel.SharedPoll{
 	Poll: func(context.Context, string, []channel.PolledKey) (channel.PollAnswer, error) {
 		return channel.PollAnswer{}, errors.New("the namespace has no shared poll")
 	},
 }
 
-// Override replaces options of the namespace by options of a token or the backend.
+// Override applies the options of a token or the backend.
 func Override(o *gyro.SubscribeOptions, by auth.Override) {
 	set := func(option, value *bool) {
 		if value != nil {
@@ -86,8 +86,7 @@ func Override(o *gyro.SubscribeOptions, by auth.Override) {
 	o.AutoRecover = o.AutoRecover && o.Recoverable
 }
 
-// Publication returns the history options that the namespace of a channel gives a publication of
-// a client.
+// Publication returns the history options of a client's publication in a channel.
 func Publication(ch Channel) gyro.PublishOptions {
 	return gyro.PublishOptions{
 		HistorySize: ch.HistorySize, HistoryTTL: ch.HistoryTTL, HistoryMetaTTL: ch.HistoryMetaTTL,
@@ -95,7 +94,7 @@ func Publication(ch Channel) gyro.PublishOptions {
 	}
 }
 
-// Subscribe adds a server-side subscription to the answer to a connect command.
+// Subscribe adds a server-side subscription to the reply to a connect.
 func Subscribe(reply *gyro.ConnectReply, ch string, o gyro.SubscribeOptions) {
 	if reply.Subscriptions == nil {
 		reply.Subscriptions = make(map[string]gyro.SubscribeOptions)
@@ -103,8 +102,7 @@ func Subscribe(reply *gyro.ConnectReply, ch string, o gyro.SubscribeOptions) {
 	reply.Subscriptions[ch] = o
 }
 
-// Ignore adds a channel that the client asked for and does not get, with the reason, to the answer to a connect
-// command.
+// Ignore adds a requested channel that the client does not get to the reply to a connect, with the reason.
 func Ignore(reply *gyro.ConnectReply, ch string, why error) {
 	if reply.Ignored == nil {
 		reply.Ignored = make(map[string]error)

@@ -12,15 +12,14 @@ import (
 const (
 	defaultStreamSize = 100
 	defaultStreamTTL  = time.Minute
-	// metaFactor is how many TTLs of the stream the position of a recoverable map lives.
+	// metaFactor: the position of a recoverable map lives as many times the TTL of its stream.
 	metaFactor = 10
-	// In a map with maxEntries entries, clients set no new key.
 	maxEntries = 10_000
 )
 
 const ephemeral = "ephemeral"
 
-// mapSubscription returns the options of subscriptions to the namespace's maps; nil if it has none.
+// mapSubscription returns nil for channels that are not maps.
 func mapSubscription(ch Channel) *channel.MapSubscription {
 	if ch.Type < Map || ch.Type > MapUsers {
 		return nil
@@ -33,8 +32,8 @@ func mapSubscription(ch Channel) *channel.MapSubscription {
 	}
 }
 
-// presenceMaps returns the maps that show the clients and users in a channel. With RemoveOnUnsubscribe it also returns
-// the map of the channel itself, which loses the entry of a client that leaves.
+// presenceMaps returns the maps that show the clients and users of a channel, and with RemoveOnUnsubscribe the map
+// itself, which loses the entry of a client that leaves.
 func presenceMaps(ch Channel) []channel.PresenceMap {
 	var list []channel.PresenceMap
 	add := func(name string, of *Options, kind channel.MapKind) {
@@ -54,8 +53,7 @@ func presenceMaps(ch Channel) []channel.PresenceMap {
 	return list
 }
 
-// MapChange returns the options that the namespace of a map channel gives a change. The error is for a
-// channel that is no map.
+// MapChange returns the options of a change of a map. The error is for a channel that is no map.
 func MapChange(of *Options) (o channel.MapOptions, err error) {
 	m := &of.Map
 	switch {
@@ -74,9 +72,9 @@ func MapChange(of *Options) (o channel.MapOptions, err error) {
 	return o, nil
 }
 
-// ClientMapChange returns the options of a change that a client makes, by itself or by a proxy: MapChange, with the
-// bound of map.client_max_entries. By default a map whose keys are the IDs of users has none, because a client sets one
-// key alone. But a user can get any number of IDs of clients, one for each connection.
+// ClientMapChange is MapChange for a change of a client, with the bound of map.client_max_entries. If the keys are the
+// IDs of users, the default is no bound: a user sets one key. With the IDs of clients it can set any number, one for
+// each connection.
 func ClientMapChange(of *Options) (channel.MapOptions, error) {
 	o, err := MapChange(of)
 	switch n := of.Map.ClientMaxEntries; {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// derive adds the prefix of a presence map to the options of the namespace that it begins with, which it returns.
+// derive adds the prefix of a presence map to the options of its namespace, which it returns.
 func (r *Resolver) derive(prefix string) *Options {
 	if prefix == "" {
 		return nil
@@ -17,7 +17,7 @@ func (r *Resolver) derive(prefix string) *Options {
 	return ch.Options
 }
 
-// FullState returns the map that a full-state channel shows; false if the channel shows none.
+// FullState returns the map that a full-state channel shows.
 func (r *Resolver) FullState(name string) (of Channel, ok bool) {
 	ch, known := r.Resolve(name)
 	if !known {
@@ -30,14 +30,13 @@ func (c Channel) fullState() (of Channel, ok bool) {
 	return c.derived(c.FullStates, func(of *Options, prefix string) bool { return of.Map.FullStatePrefix == prefix })
 }
 
-// presenceOf returns the channel whose subscribers a presence map has.
+// presenceOf returns the channel of a presence map.
 func (c Channel) presenceOf() (of Channel, ok bool) {
 	return c.derived(c.presencePrefixes, func(of *Options, prefix string) bool {
 		return of.MapClientsPresence == prefix || of.MapUsersPresence == prefix
 	})
 }
 
-// derived returns the channel whose name follows one of the prefixes, if its options agree.
 func (c Channel) derived(prefixes []string, agree func(of *Options, prefix string) bool) (of Channel, ok bool) {
 	for _, prefix := range prefixes {
 		if rest, has := strings.CutPrefix(c.Name, prefix); has {
@@ -49,8 +48,7 @@ func (c Channel) derived(prefixes []string, agree func(of *Options, prefix strin
 	return Channel{}, false
 }
 
-// meant returns the channel that c is about: of a full-state channel the map, of a presence map the channel that its entries
-// are subscribed to, and of every other channel the channel itself.
+// meant returns the channel that c shows: the map of a full-state channel, the channel of a presence map, else c itself.
 func (c Channel) meant() Channel {
 	for {
 		of, ok := c.fullState()
@@ -64,8 +62,8 @@ func (c Channel) meant() Channel {
 	}
 }
 
-// closed returns why a connection cannot subscribe without a token, if no option of the namespace can allow it; nil if
-// the options decide. A closed channel is closed under derived names as well. c is a result of ForClient or Named.
+// closed returns why a client cannot subscribe without a token, whatever the options of the namespace are; nil if the
+// options decide. A closed channel is closed under derived names as well.
 func (c Channel) closed(f Facts, t *trace) error {
 	m := c.meant()
 	derived := len(m.Name) < len(c.Name)
@@ -84,13 +82,11 @@ func (c Channel) closed(f Facts, t *trace) error {
 	return nil
 }
 
-// personal tells whether the name is one of a personal channel.
 func (c Channel) personal() bool {
 	p := c.resolver.personalPrefix
 	return p != "" && strings.HasPrefix(c.Name, p)
 }
 
-// personalOf tells whether the personal channel is the user's.
 func (c Channel) personalOf(user string) bool {
 	return user != "" && c.Name[len(c.resolver.personalPrefix):] == user
 }

@@ -1,6 +1,6 @@
-// Package channels resolves the names of channels to their options, decides about operations of clients on a channel
-// (docs/permissions.md), and turns the options into options of the node. It does no I/O: where a token or a proxy
-// decides, the decision says so.
+// Package channels resolves the names of channels to their options, decides on operations of clients
+// (docs/permissions.md), and makes options of the node of them. It does no I/O: if a token or a proxy decides, the
+// decision says so.
 package channels
 
 import (
@@ -12,11 +12,9 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// SubscriptionType is the type of subscription that a subscribe command asks for. Its values
-// are the numbers of the protocol.
+// SubscriptionType is the number that the protocol has for a type of subscription.
 type SubscriptionType int32
 
-// Subscription types, as clients ask for them.
 const (
 	Stream SubscriptionType = iota
 	Map
@@ -30,45 +28,41 @@ var types = map[string]SubscriptionType{
 	config.TypeMapUsers: MapUsers, config.TypeSharedPoll: SharedPoll,
 }
 
-// Options are the effective options of a namespace: PublicationDataFormat and
-// HistoryMetaTTL are the global ones where the namespace sets none. They are
-// shared and must not be modified.
+// Options are the effective options of a namespace: PublicationDataFormat and HistoryMetaTTL are the global ones if the
+// namespace sets none. They are shared and must not be modified.
 type Options struct {
 	config.ChannelOptions
-	// Name of the namespace; empty for channels without one.
+	// Name is empty for channels without a namespace.
 	Name string
-	// Type is SubscriptionType as a number.
 	Type SubscriptionType
-	// ClientsMap and UsersMap are the options of the maps that show the clients and the users in a channel; nil
-	// without.
+	// ClientsMap and UsersMap are the options of the presence maps; nil without.
 	ClientsMap, UsersMap *Options
-	// FullStates are the prefixes of the full-state channels that the namespace is for; empty if it is an ordinary one.
+	// FullStates are the prefixes of the full-state channels in the namespace. If there are any, it has no other
+	// channels.
 	FullStates []string
-	// presencePrefixes are the prefixes of the presence maps that the namespace is for.
+	// presencePrefixes are the prefixes of the presence maps in the namespace.
 	presencePrefixes []string
 	granted          gyro.SubscribeOptions
 	regex            *regexp.Regexp
 }
 
-// Resolver finds the options of channels. It is immutable and safe for concurrent use. Its
-// methods do not allocate.
+// Resolver finds the options of channels. It is immutable, and its methods do not allocate.
 type Resolver struct {
 	naming
-	// personalPrefix begins the names of personal channels; empty if there are none.
+	// personalPrefix begins the names of personal channels; empty: there are none.
 	personalPrefix string
 
 	plain   *Options            // of channels without a namespace
 	options map[string]*Options // of namespaces
 }
 
-// naming has the global rules of names.
 type naming struct {
 	maxLength                                                     int
 	tooLong                                                       error
 	privatePrefix, namespaceBoundary, userBoundary, userSeparator string
 }
 
-// NewResolver returns a resolver of a validated configuration. An error names the key.
+// NewResolver returns a resolver of a validated configuration. Errors name the key.
 func NewResolver(cfg config.Channel, own config.PersonalChannel) (*Resolver, error) {
 	r := &Resolver{
 		naming: naming{
@@ -113,7 +107,7 @@ func NewResolver(cfg config.Channel, own config.PersonalChannel) (*Resolver, err
 	return r, nil
 }
 
-// Each calls f with the options of each namespace, and with the options of channels without a namespace.
+// Each calls f with the options of each namespace, and of channels without one.
 func (r *Resolver) Each(f func(of *Options)) {
 	f(r.plain)
 	for _, o := range r.options {
@@ -121,7 +115,6 @@ func (r *Resolver) Each(f func(of *Options)) {
 	}
 }
 
-// linkPresence finds the namespaces that the prefixes of presence maps begin with.
 func (r *Resolver) linkPresence(o *Options) {
 	o.ClientsMap, o.UsersMap = r.derive(o.MapClientsPresence), r.derive(o.MapUsersPresence)
 }
@@ -130,16 +123,13 @@ func (r *Resolver) linkPresence(o *Options) {
 type Channel struct {
 	// Name is the complete name.
 	Name string
-	// Rest is the name after the namespace; the complete name, with a private
-	// prefix, if there is no namespace.
+	// Rest is the name after the namespace; without a namespace, the complete name with its private prefix.
 	Rest string
-	// Options of the namespace; never nil.
 	*Options
 	resolver *Resolver
 }
 
-// Resolve returns the channel of a name; false if its namespace is unknown. It
-// does not check the name otherwise.
+// Resolve returns the channel of a name, which it does not check; false if its namespace is unknown.
 func (r *Resolver) Resolve(name string) (Channel, bool) {
 	ch := Channel{Name: name, Rest: name, Options: r.plain, resolver: r}
 	trimmed := name
@@ -157,8 +147,7 @@ func (r *Resolver) Resolve(name string) (Channel, bool) {
 	return ch, ch.Options != nil
 }
 
-// Namespace returns the name of a channel's namespace, even if that is unknown; it is empty for
-// channels without a namespace.
+// Namespace returns the name of a channel's namespace, even of an unknown one; empty without one.
 func (r *Resolver) Namespace(name string) string {
 	if ch, known := r.Resolve(name); known {
 		return ch.Options.Name
@@ -167,8 +156,7 @@ func (r *Resolver) Namespace(name string) string {
 	return before
 }
 
-// Named resolves a name from outside: of the server API, a token or a personal channel. Names in
-// commands of clients need more checks (ForClient). The error wraps ErrTooLong or
+// Named resolves a name of the server API, a token or a personal channel. The error wraps ErrTooLong or
 // protocol.ErrorUnknownChannel.
 func (r *Resolver) Named(name string) (ch Channel, err error) { return r.named(name, nil) }
 
@@ -183,8 +171,8 @@ func (r *Resolver) named(name string, t *trace) (ch Channel, err error) {
 	return ch, err
 }
 
-// ForClient resolves a name in a command of a client. The error wraps a
-// protocol.Disconnect or *protocol.Error.
+// ForClient resolves a name in a command of a client, with more checks than Named. The error wraps a protocol.Disconnect
+// or *protocol.Error.
 func (r *Resolver) ForClient(name string) (Channel, error) { return r.forClient(name, nil) }
 
 func (r *Resolver) forClient(name string, t *trace) (Channel, error) {
@@ -198,9 +186,8 @@ func (r *Resolver) forClient(name string, t *trace) (Channel, error) {
 	return ch, err
 }
 
-// Covers tells whether subscribers of pattern, a channel with wildcards, get the publications of name, a channel that
-// it matches. They do if a client that may subscribe to pattern may also subscribe to name: if both are in the same
-// namespace, and name is neither private, user-limited nor personal, and stands for no such channel.
+// Covers tells whether subscribers of the wildcard channel pattern get the publications of name, which matches it: if
+// both are in one namespace, and name is neither private, user-limited nor personal, nor shows such a channel.
 func (r *Resolver) Covers(pattern, name string) bool {
 	p, known := r.Resolve(pattern)
 	ch, also := r.Resolve(name)
@@ -211,8 +198,7 @@ func (r *Resolver) Covers(pattern, name string) bool {
 	return !m.Private() && !m.UserLimited() && !m.personal()
 }
 
-// PersonalChannel returns the name of a user's personal channel in a namespace,
-// which may be empty.
+// PersonalChannel returns the name of a user's personal channel in a namespace, which may be empty.
 func (r *Resolver) PersonalChannel(namespace, user string) string {
 	if namespace == "" {
 		return r.userBoundary + user
@@ -220,8 +206,7 @@ func (r *Resolver) PersonalChannel(namespace, user string) string {
 	return namespace + r.namespaceBoundary + r.userBoundary + user
 }
 
-// validName applies channel_regex to the rest of the name, or if there is none,
-// requires the whole name to be ASCII.
+// validName requires that the rest of the name matches channel_regex, or without one that the name is ASCII.
 func (c Channel) validName() bool {
 	if c.regex != nil {
 		return c.regex.MatchString(c.Rest)
@@ -234,7 +219,7 @@ func (c Channel) validName() bool {
 	return true
 }
 
-// Private reports whether the name starts with the private prefix.
+// Private reports whether the name begins with the private prefix.
 func (c Channel) Private() bool {
 	return c.resolver.privatePrefix != "" && strings.HasPrefix(c.Name, c.resolver.privatePrefix)
 }
@@ -244,8 +229,8 @@ func (c Channel) UserLimited() bool {
 	return c.AllowUserLimitedChannels && c.resolver.userBoundary != "" && strings.Contains(c.Name, c.resolver.userBoundary)
 }
 
-// ListsUser reports whether a user is in the list of a user-limited name. The list follows the last boundary, where
-// boundaries are found from the left. The anonymous user is in no list: an empty element names no user.
+// ListsUser reports whether the list after the last user boundary has the user. Boundaries are found from the left. The
+// anonymous user is in no list.
 func (c Channel) ListsUser(user string) bool {
 	if user == "" {
 		return false

@@ -8,11 +8,9 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 )
 
-// Refusals that no namespace decides on. All errors of this package that answer clients are
-// refusal.Reasons.
+// Refusals without an option of a namespace. All errors of this package that answer clients are refusal.Reasons.
 var (
-	// ErrTooLong is the error of names above channel.max_length; it wraps
-	// protocol.ErrorBadRequest.
+	// ErrTooLong is for names above channel.max_length; it wraps protocol.ErrorBadRequest.
 	ErrTooLong = fmt.Errorf("channel name too long: %w", protocol.ErrorBadRequest)
 
 	errUnknown = refusal.Because(protocol.ErrorUnknownChannel, "channel.namespaces",
@@ -30,13 +28,11 @@ func tooLong(limit int) error {
 	return refusal.Because(ErrTooLong, "channel.max_length", "the channel's name has more than "+strconv.Itoa(limit)+" bytes")
 }
 
-// OptionKey is the full name of an option of a channel's namespace, whether that is known or
-// not.
+// OptionKey is the full key of an option of a channel's namespace, known or not.
 func (r *Resolver) OptionKey(name, option string) string {
 	return (&Options{Name: r.Namespace(name)}).key(option)
 }
 
-// key is the full name of an option of the channel's namespace.
 func (o *Options) key(option string) string {
 	if o.Name == "" {
 		return "channel.without_namespace." + option
@@ -44,8 +40,7 @@ func (o *Options) key(option string) string {
 	return "channel.namespaces[" + o.Name + "]." + option
 }
 
-// refuse answers because of an option of the namespace. The text is "OPTION is SETTING in the
-// namespace", with more behind it.
+// refuse answers because of an option. The text is "OPTION is SETTING in the namespace" and more.
 func (o *Options) refuse(answer error, option, setting, more string) error {
 	where := " for channels without a namespace"
 	if o.Name != "" {
@@ -54,8 +49,7 @@ func (o *Options) refuse(answer error, option, setting, more string) error {
 	return refusal.Because(answer, o.key(option), option+" is "+setting+where+more)
 }
 
-// permission has the options that permit an operation: PREFIXclient, PREFIXsubscriber and
-// PREFIXanonymous.
+// permission has the options PREFIXclient, PREFIXsubscriber and PREFIXanonymous of an operation.
 type permission struct {
 	prefix, operation             string
 	client, subscriber, anonymous bool
@@ -77,12 +71,11 @@ func (c Channel) historyPermission() permission {
 	return permission{"allow_history_for_", "history", c.AllowHistoryForClient, c.AllowHistoryForSubscriber, c.AllowHistoryForAnonymous}
 }
 
-// to reports whether the options permit it in the situation f.
 func (p permission) to(f Facts) bool {
 	return (p.client || p.subscriber && f.Subscribed) && (f.User != "" || p.anonymous)
 }
 
-// deny is the refusal of an operation that p does not permit: it names the least that would.
+// deny refuses an operation, and names the smallest change that would permit it.
 func (c Channel) deny(p permission, f Facts) error {
 	option, more := p.prefix, ""
 	switch {
@@ -100,7 +93,6 @@ func (c Channel) deny(p permission, f Facts) error {
 	return c.refuse(protocol.ErrorPermissionDenied, option, "off", more)
 }
 
-// denySubscribe is the refusal of a subscription that no rule permits.
 func (c Channel) denySubscribe(f Facts) error {
 	if c.UserLimited() {
 		return c.refuse(protocol.ErrorPermissionDenied, "allow_user_limited_channels", "on",
@@ -109,13 +101,11 @@ func (c Channel) denySubscribe(f Facts) error {
 	return c.deny(c.subscribePermission(), f)
 }
 
-// denyPrivate is the refusal of a private channel to clients without a token for it.
 func denyPrivate() error {
 	return refusal.Because(protocol.ErrorPermissionDenied, "channel.private_prefix",
 		"the channel's name begins with channel.private_prefix, so a subscription token is needed")
 }
 
-// wrongType is the refusal of a subscription type that the namespace does not have.
 func (c Channel) wrongType(asked SubscriptionType) error {
 	answer := protocol.ErrorPermissionDenied
 	switch {
@@ -131,7 +121,6 @@ func (c Channel) wrongType(asked SubscriptionType) error {
 	return c.refuse(answer, "subscription_type", setting, ", and the client asked for another type")
 }
 
-// wrongName is the refusal of a name that validName is false for.
 func (c Channel) wrongName() error {
 	if c.regex != nil {
 		return c.refuse(protocol.ErrorBadRequest, "channel_regex", "set", ", and the channel's name does not match it")
@@ -139,8 +128,7 @@ func (c Channel) wrongName() error {
 	return c.refuse(protocol.ErrorBadRequest, "channel_regex", "not set", ", and then the channel's name must be ASCII")
 }
 
-// CheckData refuses a payload of the backend, by its API or an answer of a proxy, that has not the publication_data_format. Without
-// one, all pass.
+// CheckData refuses a payload of the backend that does not have the publication_data_format. Without one, all pass.
 func (c Channel) CheckData(data []byte) error {
 	if c.PublicationDataFormat == "" || c.ValidData(data) {
 		return nil
@@ -148,7 +136,6 @@ func (c Channel) CheckData(data []byte) error {
 	return c.wrongData()
 }
 
-// wrongData is the refusal of a payload.
 func (c Channel) wrongData() error {
 	if c.PublicationDataFormat == "" {
 		return c.refuse(protocol.ErrorBadRequest, "publication_data_format", "not set", ", and then the data of clients has to be JSON")

@@ -6,8 +6,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// RPC resolves the methods of client RPC calls. It is immutable
-// and safe for concurrent use.
+// RPC resolves the methods of RPC calls. It is immutable.
 type RPC struct {
 	boundary string
 	options  map[string]config.RPCOptions
@@ -29,8 +28,7 @@ func NewRPC(cfg config.RPC) *RPC {
 	return r
 }
 
-// Decide tells how a method is answered: the built-in ping, with empty data (ping is true), the proxy of this name, or
-// not at all (err, a *refusal.Reason with a *protocol.Error).
+// Decide tells what answers a method: the built-in ping, the named proxy, or nothing (err is a *refusal.Reason).
 func (r *RPC) Decide(method string) (ping bool, proxy string, err error) {
 	switch {
 	case r.ping != "" && method == r.ping:
