@@ -1,6 +1,6 @@
 // Package clients answers the node's questions about clients: their user and their rights. A Policy decides by the
-// rules of the configuration and by tokens; where the configuration leaves the decision to the application's backend,
-// Backend asks a proxy (package proxy) about the event, and makes the node's reply of the answer.
+// configuration and by tokens; Backend asks a proxy (package proxy) if the configuration leaves the decision to the
+// application's backend.
 package clients
 
 import (
@@ -22,25 +22,24 @@ import (
 	"github.com/gyrohq/gyro/server/internal/proxy/message"
 )
 
-// Backend asks the proxies of one configuration. Its methods may be called from any goroutine. Methods that ask a proxy
-// wait for the answer, at most for the timeout of the proxy.
+// Backend asks the proxies of one configuration. Any goroutine may call its methods. They wait for the answer, at most
+// for the timeout of the proxy.
 type Backend struct {
 	Proxies  *proxy.Set
 	Channels *channels.Resolver
 	Log      *slog.Logger
-	// Polled, if not nil, is told of the numbers of keys in questions and answers about shared poll channels.
+	// Polled, if not nil, gets the numbers of keys in questions and answers of shared polls.
 	Polled func(proxy string, asked, answered int)
-	// Traced says that the contexts of handlers have spans, which calls to the backend are part of.
+	// Traced: the contexts of handlers have spans.
 	Traced bool
-	// Grace is client.refresh_proxy_grace.
-	Grace time.Duration
-	// State is the State of all configurations.
+	Grace  time.Duration
+	// State is shared by all configurations.
 	State *State
 }
 
 // State outlives the configuration.
 type State struct {
-	// forged and long bound the log lines about headers that are not forwarded.
+	// forged and long limit the log lines about headers that are not forwarded.
 	forged, long rate.Sometimes
 	unanswered   unanswered
 }
@@ -50,10 +49,9 @@ func NewState() *State {
 	return &State{forged: rate.Sometimes{Interval: time.Minute}, long: rate.Sometimes{Interval: time.Minute}}
 }
 
-// Decides tells whether the configuration has a proxy for an event that namespaces do not choose.
+// Decides tells whether there is a proxy for an event that namespaces do not choose.
 func (b *Backend) Decides(e proxy.Event) bool { return b.Proxies.Of(e, "") != nil }
 
-// fromKey is the key of the *proxy.From in the context of a client.
 type fromKey struct{}
 
 func fromOf(c *gyro.Client) *proxy.From {
@@ -61,8 +59,8 @@ func fromOf(c *gyro.Client) *proxy.From {
 	return f
 }
 
-// Keep adds to the reply the headers of the client that proxies forward with this event and later ones. Without such
-// headers, the context of the client stays as it is.
+// Keep adds the client's forwarded headers to the reply, for this and later events. Without any, the context of the
+// client stays as it is.
 func (b *Backend) Keep(e gyro.ConnectEvent, overGRPC bool, reply *gyro.ConnectReply) *proxy.From {
 	from, left := b.Proxies.Keep(overGRPC, e.Transport.Header, e.Headers)
 	if len(left.Forged) > 0 {
@@ -85,8 +83,8 @@ func (b *Backend) Keep(e gyro.ConnectEvent, overGRPC bool, reply *gyro.ConnectRe
 
 func labelsOf(c *gyro.Client) map[string]string { return inspect.Labels(c.Context()) }
 
-// during returns the context of a call that a handler with the context ctx makes for a client: it ends with the client.
-// If calls are traced, it has the values of ctx, such as the span.
+// during returns the context of a call for a client, which ends with the client. If calls are traced, it has the values
+// of ctx, such as the span.
 func (b *Backend) during(ctx context.Context, c *gyro.Client) context.Context {
 	if !b.Traced {
 		return c.Context()
@@ -102,10 +100,10 @@ type during struct {
 // Value implements context.Context.
 func (d during) Value(key any) any { return d.values.Value(key) }
 
-// AfterFunc is for context.AfterFunc, which needs a goroutine otherwise.
+// AfterFunc is for context.AfterFunc, which otherwise needs a goroutine.
 func (d during) AfterFunc(f func()) func() bool { return context.AfterFunc(d.Context, f) }
 
-// about returns the fields that the requests about a connected client begin with.
+// about returns the fields with which requests about a connected client begin.
 func about(p *proxy.Proxy, c *gyro.Client) (client, transport, format, encoding, user string, meta []byte) {
 	t := c.Transport()
 	if p.WantsMeta() {
@@ -114,7 +112,6 @@ func about(p *proxy.Proxy, c *gyro.Client) (client, transport, format, encoding,
 	return c.ID(), t.Name, t.Encoding.String(), encodingOf(p), c.UserID(), meta
 }
 
-// encodingOf tells how a proxy writes the payloads of clients.
 func encodingOf(p *proxy.Proxy) string {
 	if p.Binary() {
 		return "binary"
@@ -122,7 +119,7 @@ func encodingOf(p *proxy.Proxy) string {
 	return "json"
 }
 
-// payload returns the data of a client in one of two fields: the proxy sends raw as JSON, or b64.
+// payload returns data in one of two fields: raw JSON, or base64.
 func payload(p *proxy.Proxy, data []byte) (raw []byte, b64 string) {
 	if p.Binary() {
 		return nil, base64.StdEncoding.EncodeToString(data)
@@ -130,14 +127,13 @@ func payload(p *proxy.Proxy, data []byte) (raw []byte, b64 string) {
 	return data, ""
 }
 
-// answer is a response of the backend that may refuse.
 type answer interface {
 	proxy.Response
 	message.Answer
 }
 
-// ask calls a proxy for a client. The error is the answer to the client: the error of the backend, or
-// protocol.ErrorInternal if the call failed. If the client has gone, it is the error of ctx.
+// ask calls a proxy for a client. The error is the answer to the client: the backend's error, or protocol.ErrorInternal
+// if the call failed. If the client has gone, it is the error of ctx.
 func (b *Backend) ask(ctx context.Context, p *proxy.Proxy, client, channel string, from *proxy.From, req proxy.Request, res answer) error {
 	if err := p.Call(ctx, from, req, res); err != nil {
 		switch {
@@ -152,7 +148,7 @@ func (b *Backend) ask(ctx context.Context, p *proxy.Proxy, client, channel strin
 	return refused(p, res)
 }
 
-// refused returns the error or the disconnect in the answer of a backend; nil if there is none.
+// refused returns the error or the disconnect in an answer.
 func refused(p *proxy.Proxy, res message.Answer) error {
 	e, d := res.Refusal()
 	switch {
@@ -166,7 +162,7 @@ func refused(p *proxy.Proxy, res message.Answer) error {
 	return nil
 }
 
-// refusalOf returns the refusal in the answer of a backend. If its code is wrong, the client gets fallback instead.
+// refusalOf returns the refusal in an answer. If its code is wrong, the client gets fallback.
 func refusalOf(p *proxy.Proxy, answer, wrong, fallback error) error {
 	if wrong != nil {
 		return refusal.Because(fallback, p.Key(), "the answer of the backend cannot be sent: "+wrong.Error())
@@ -174,11 +170,10 @@ func refusalOf(p *proxy.Proxy, answer, wrong, fallback error) error {
 	return refusal.Because(answer, p.Key(), backendRefuses)
 }
 
-// backendRefuses is the reason for a refusal by a backend. The code of the answer says more.
 const backendRefuses = "the backend refuses it"
 
-// prolong returns how long the client, or its subscription to a channel, lives on after a refresh proxy gave no answer. ok is
-// false if it ends.
+// prolong returns how long the client, or its subscription, lives on after a refresh proxy gave no answer; ok is false
+// if it ends.
 func (b *Backend) prolong(p *proxy.Proxy, c *gyro.Client, channel string, err error) (until time.Time, ok bool) {
 	until, ok = b.State.unanswered.prolong(thing{c.ID(), channel}, b.Grace)
 	if !ok {
@@ -191,8 +186,7 @@ func (b *Backend) prolong(p *proxy.Proxy, c *gyro.Client, channel string, err er
 	return until, true
 }
 
-// decoded returns the bytes of b64 unless it is empty, else raw. The error is the answer to a client if b64 is not
-// base64.
+// decoded returns the bytes of b64 unless it is empty, else raw. The error is an answer to a client.
 func decoded(p *proxy.Proxy, raw []byte, b64, field string) ([]byte, error) {
 	if b64 == "" {
 		return raw, nil

@@ -13,8 +13,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/proxy/message"
 )
 
-// Subscribe asks whether the client may subscribe. The wishes of the client (positioned, recoverable, join_leave) do
-// not count: the namespace and the answer decide.
+// Subscribe asks whether the client may subscribe. The client's wishes do not count: namespace and answer decide.
 func (b *Backend) Subscribe(ctx context.Context, c *gyro.Client, ch channels.Channel, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
 	p := b.Proxies.Of(proxy.Subscribe, ch.SubscribeProxyName)
 	var res message.SubscribeResponse
@@ -25,7 +24,6 @@ func (b *Backend) Subscribe(ctx context.Context, c *gyro.Client, ch channels.Cha
 	return gyro.SubscribeReply{Options: o, ClientSideRefresh: !ch.SubRefreshProxyEnabled}, err
 }
 
-// subscription returns the request to a proxy about a subscription.
 func subscription(p *proxy.Proxy, c *gyro.Client, e gyro.SubscribeEvent) *message.SubscribeRequest {
 	req := &message.SubscribeRequest{Channel: e.Channel}
 	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
@@ -34,7 +32,7 @@ func subscription(p *proxy.Proxy, c *gyro.Client, e gyro.SubscribeEvent) *messag
 	return req
 }
 
-// granted returns the options of a subscription that the backend allows by r, which may be nil.
+// granted returns the options of a subscription that the backend allows; r may be nil.
 func granted(p *proxy.Proxy, ch channels.Channel, source channels.Source, r *message.SubscribeResult) (o gyro.SubscribeOptions, err error) {
 	o = channels.Subscription(ch, source)
 	if r == nil {
@@ -55,8 +53,7 @@ func granted(p *proxy.Proxy, ch channels.Channel, source channels.Source, r *mes
 	return o, nil
 }
 
-// SubRefresh asks whether a subscription lives on. An answer that refuses has no result, so the
-// subscription ends.
+// SubRefresh asks whether a subscription lives on. An answer without a result ends it.
 func (b *Backend) SubRefresh(ctx context.Context, c *gyro.Client, ch channels.Channel, name string) (gyro.SubRefreshReply, error) {
 	p := b.Proxies.Of(proxy.SubRefresh, ch.SubRefreshProxyName)
 	req := &message.SubRefreshRequest{Channel: name}
@@ -86,7 +83,7 @@ func (b *Backend) SubRefresh(ctx context.Context, c *gyro.Client, ch channels.Ch
 	return reply, nil
 }
 
-// Publish asks which data and options of a client's publication are published.
+// Publish asks for the data and the options with which a client's publication is published.
 func (b *Backend) Publish(ctx context.Context, c *gyro.Client, ch channels.Channel, e gyro.PublishEvent) (reply gyro.PublishReply, err error) {
 	p := b.Proxies.Of(proxy.Publish, ch.PublishProxyName)
 	req := &message.PublishRequest{Channel: e.Channel}
@@ -102,7 +99,7 @@ func (b *Backend) Publish(ctx context.Context, c *gyro.Client, ch channels.Chann
 	if r == nil {
 		return reply, nil
 	}
-	// Plain data wins here; in all other answers, base64 does.
+	// Plain data has precedence here; in all other answers, base64 has it.
 	if reply.Data = r.Data; reply.Data == nil {
 		if reply.Data, err = decoded(p, nil, r.B64Data, "b64data"); err != nil {
 			return reply, err
@@ -122,8 +119,8 @@ func (b *Backend) Publish(ctx context.Context, c *gyro.Client, ch channels.Chann
 	return reply, nil
 }
 
-// Populate asks the backend to publish the latest state of a channel that has no publication, and
-// reports whether it has. The request names no client: there is one for all clients that wait for it.
+// Populate asks the backend to publish the newest state of a channel without publications, and reports whether it did.
+// There is one request for all clients that wait.
 func (b *Backend) Populate(ctx context.Context, ch channels.Channel, name string) (bool, error) {
 	p := b.Proxies.Of(proxy.CacheEmpty, ch.CacheEmptyProxyName)
 	var res message.NotifyCacheEmptyResponse

@@ -15,8 +15,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/proxy"
 )
 
-// connecting identifies a client: by its token, as the anonymous user where that is allowed, or by the header that an
-// authenticating proxy sets.
+// connecting identifies a client: by its token, as the anonymous user, or by the header of an authenticating proxy.
 func (p *Policy) connecting(ctx context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
 	if operators.Connects(ctx) {
 		return operators.Connect(ctx, p.Channels)
@@ -46,7 +45,6 @@ func (p *Policy) connecting(ctx context.Context, e gyro.ConnectEvent) (gyro.Conn
 	case flags.AllowAnonymousConnect || flags.Insecure:
 		reply.Credentials = &gyro.Credentials{}
 	default:
-		// The header grants nothing but the identity.
 		user := p.headerUser(e)
 		if user == "" && byProxy {
 			return reply, ErrUnknownClient
@@ -63,7 +61,6 @@ func (p *Policy) connecting(ctx context.Context, e gyro.ConnectEvent) (gyro.Conn
 	return reply, err
 }
 
-// The reasons for refusals of clients without an identity.
 var (
 	ErrNoToken = refusal.Because(protocol.DisconnectBadRequest, "client.allow_anonymous_connect_without_token",
 		"the client sent no token, and client.allow_anonymous_connect_without_token is off")
@@ -73,8 +70,8 @@ var (
 		"the token names no user, and client.disallow_anonymous_connection_tokens is on")
 )
 
-// headerUser returns the user that an authenticating reverse proxy names. uni_grpc has a port of its own, which a reverse proxy
-// of HTTP is not in front of, and so a name of its own.
+// headerUser returns the user that an authenticating reverse proxy names. uni_grpc has a port of its own, behind another
+// proxy, and so a key of its own.
 func (p *Policy) headerUser(e gyro.ConnectEvent) string {
 	name := p.cfg.Client.UserIDHTTPHeader
 	if e.Transport.Name == uniGRPC {
@@ -86,7 +83,6 @@ func (p *Policy) headerUser(e gyro.ConnectEvent) string {
 	return e.Transport.Header().Get(name)
 }
 
-// byToken verifies a connection token and takes over its claims.
 func (p *Policy) byToken(ctx context.Context, e gyro.ConnectEvent, reply *gyro.ConnectReply) error {
 	flags := &p.cfg.Client
 	token, err := p.connect.VerifyConnect(ctx, e.Token)
@@ -119,8 +115,7 @@ func (p *Policy) byToken(ctx context.Context, e gyro.ConnectEvent, reply *gyro.C
 	return nil
 }
 
-// personal subscribes a user to the user's personal channel, and ends the user's other
-// connections if only one is allowed.
+// personal subscribes a user to its personal channel, and ends the user's other connections if only one is allowed.
 func (p *Policy) personal(ctx context.Context, reply *gyro.ConnectReply, inline bool) error {
 	own := &p.cfg.Client.UserPersonalChannel
 	user := reply.Credentials.UserID
@@ -151,8 +146,7 @@ func (p *Policy) personal(ctx context.Context, reply *gyro.ConnectReply, inline 
 	return nil
 }
 
-// requested subscribes to the channels that the connect command asks for, where the rules
-// grant it.
+// requested subscribes to the channels of the connect command that the rules grant.
 func (p *Policy) requested(e gyro.ConnectEvent, reply *gyro.ConnectReply) error {
 	for name := range e.Subs {
 		if _, ok := reply.Subscriptions[name]; ok {
@@ -174,7 +168,6 @@ func (p *Policy) requested(e gyro.ConnectEvent, reply *gyro.ConnectReply) error 
 	return nil
 }
 
-// refresh prolongs a connection by a new token.
 func (p *Policy) refresh(ctx context.Context, c *gyro.Client, e gyro.RefreshEvent) (gyro.RefreshReply, error) {
 	if p.Backend.Decides(proxy.Refresh) {
 		if e.ClientSide {
@@ -210,8 +203,7 @@ func (p *Policy) refresh(ctx context.Context, c *gyro.Client, e gyro.RefreshEven
 	return reply, nil
 }
 
-// subsChanged tells whether a new token grants other channels than the token that the client
-// connected with. If so, the client has to reconnect to get them.
+// subsChanged tells whether a new token grants other channels than the token of the connect.
 func (p *Policy) subsChanged(ctx context.Context, c *gyro.Client, token auth.ConnectToken) (bool, error) {
 	has, err := c.Subscriptions(ctx)
 	if err != nil {
@@ -230,8 +222,8 @@ func (p *Policy) subsChanged(ctx context.Context, c *gyro.Client, token auth.Con
 	return false, nil
 }
 
-// subRefresh prolongs a subscription by the proxy of its namespace, or by a new token. Without
-// the proxy, a subscription that the server API made cannot be prolonged: it ends when it expires.
+// subRefresh prolongs a subscription by the proxy of its namespace, or by a new token. Without the proxy, a subscription
+// of the server API cannot be prolonged.
 func (p *Policy) subRefresh(ctx context.Context, c *gyro.Client, e gyro.SubRefreshEvent) (gyro.SubRefreshReply, error) {
 	if ch, err := p.Channels.Named(e.Channel); err == nil && ch.SubRefreshProxyEnabled {
 		if e.ClientSide {

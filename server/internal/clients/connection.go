@@ -44,7 +44,7 @@ func (b *Backend) Connect(ctx context.Context, e gyro.ConnectEvent, from *proxy.
 	return true, b.subscribe(p, r, reply)
 }
 
-// subscribe makes the subscriptions in the answer to a connect: subs replace channels.
+// subscribe adds the server-side subscriptions in the answer to a connect: subs replace channels.
 func (b *Backend) subscribe(p *proxy.Proxy, r *message.ConnectResult, reply *gyro.ConnectReply) error {
 	add := func(name string, sub *message.SubscribeOptions) error {
 		if name == "" {
@@ -81,8 +81,7 @@ func (b *Backend) subscribe(p *proxy.Proxy, r *message.ConnectResult, reply *gyr
 	return nil
 }
 
-// Refresh asks whether a connection lives on. An answer that refuses has no result, so the
-// connection ends.
+// Refresh asks whether a connection lives on. An answer without a result ends it.
 func (b *Backend) Refresh(ctx context.Context, c *gyro.Client) (gyro.RefreshReply, error) {
 	p := b.Proxies.Of(proxy.Refresh, "")
 	req := new(message.RefreshRequest)
@@ -109,7 +108,7 @@ func (b *Backend) Refresh(ctx context.Context, c *gyro.Client) (gyro.RefreshRepl
 	return gyro.RefreshReply{ExpireAt: time.Unix(r.ExpireAt, 0), Info: info, Meta: r.Meta}, nil
 }
 
-// Call lets the named proxy answer a client's RPC.
+// Call lets a proxy answer a client's RPC.
 func (b *Backend) Call(ctx context.Context, c *gyro.Client, name string, e gyro.RPCEvent) ([]byte, error) {
 	p := b.Proxies.Of(proxy.RPC, name)
 	req := &message.RPCRequest{Method: e.Method}

@@ -5,25 +5,22 @@ import (
 	"time"
 )
 
-// grace is how long a connection or subscription lives on each time that its refresh proxy gives no answer.
+// grace is how long a connection or subscription lives on after each refresh without an answer.
 const grace = 60 * time.Second
 
-// unanswered knows since when refresh proxies give no answer about connections and subscriptions. Its zero value is ready. Its
-// methods may be called from any goroutine.
+// unanswered knows since when refresh proxies give no answer. The zero value is ready; any goroutine may use it.
 type unanswered struct {
 	mu     sync.Mutex
 	things map[thing]span
 	swept  time.Time
 }
 
-// thing is a connection, or its subscription to a channel.
 type thing struct{ client, channel string }
 
-// span has the times of the first and the latest question without an answer.
 type span struct{ first, latest time.Time }
 
-// prolong notes that there is no answer, and returns when to ask again. It reports false if there has been none for most, so
-// that the thing ends; 0 for no bound.
+// prolong notes a question without an answer, and returns when to ask again. It reports false if the first one was limit
+// ago; 0 or less: no limit.
 func (u *unanswered) prolong(t thing, most time.Duration) (until time.Time, ok bool) {
 	now := time.Now()
 	u.mu.Lock()
@@ -52,14 +49,13 @@ func (u *unanswered) prolong(t thing, most time.Duration) (until time.Time, ok b
 	return until, true
 }
 
-// answered notes that there is an answer.
 func (u *unanswered) answered(t thing) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.things, t)
 }
 
-// sweep forgets things that have not been asked about for some time, because they have ended without an answer.
+// sweep forgets things that were not asked about for some time: they have ended.
 func (u *unanswered) sweep(now time.Time) {
 	if now.Sub(u.swept) < grace {
 		return

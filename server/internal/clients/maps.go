@@ -10,8 +10,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/proxy/message"
 )
 
-// ChangeMap asks the backend about a client's change of a map. reply has the options of the namespace, with the bound
-// for clients, which holds for every answer of the backend, and without delta_publish, which does not count here.
+// ChangeMap asks the backend about a client's change of a map. reply has the options of the namespace with the bound for
+// clients; delta_publish does not count here.
 func (b *Backend) ChangeMap(ctx context.Context, c *gyro.Client, ch channels.Channel, e gyro.MapChangeEvent, reply gyro.MapChangeReply) (gyro.MapChangeReply, error) {
 	reply.Options.Delta = false
 	if e.Removed {
@@ -30,7 +30,6 @@ func (b *Backend) ChangeMap(ctx context.Context, c *gyro.Client, ch channels.Cha
 	if r == nil {
 		return reply, nil
 	}
-	// Plain data wins here, as in the answers about publications.
 	var err error
 	if reply.Data = r.Data; reply.Data == nil {
 		if reply.Data, err = decoded(p, nil, r.B64Data, "b64data"); err != nil {

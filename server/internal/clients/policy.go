@@ -18,21 +18,19 @@ import (
 	"github.com/gyrohq/gyro/server/internal/operators"
 )
 
-// uniGRPC is the name of the transport whose clients have metadata instead of headers.
+// uniGRPC is the transport whose clients have metadata instead of headers.
 const uniGRPC = "uni_grpc"
 
-// Policy decides about clients by one configuration: their user and their rights. It is made and checked as a whole and
-// never changes.
+// Policy decides about clients by one configuration. It never changes.
 type Policy struct {
-	// Channels resolves the names of channels.
 	Channels *channels.Resolver
-	// Backend asks the proxies of the configuration. Its owner completes it before the policy is in force.
+	// Backend is completed by the owner before the policy is in force.
 	Backend *Backend
 
 	cfg     *config.Config
 	rpc     *channels.RPC
 	connect *auth.Verifier
-	// subscribe is connect unless subscription tokens have a section of their own.
+	// subscribe is connect unless client.subscription_token is enabled.
 	subscribe *auth.Verifier
 	polls     map[*channels.Options]*channel.SharedPoll
 	status    *userstatus.Manager
@@ -40,21 +38,21 @@ type Policy struct {
 	log       *slog.Logger
 }
 
-// Options of a Policy beside its configuration.
+// Options of a Policy that are not in the configuration.
 type Options struct {
 	Node *gyro.Node
-	// KeySets has the keys of tokens that were fetched.
+	// KeySets caches the keys of tokens.
 	KeySets *jwks.Cache
-	// PreviousKey, if set, is told of tokens that the previous secret verifies.
+	// PreviousKey, if set, is called for each token that the previous secret verifies.
 	PreviousKey func()
 	// Status, if set, keeps when users were active and online.
 	Status *userstatus.Manager
-	// InForce returns the policy that decides about shared polls when they are asked.
+	// InForce returns the policy that decides about shared polls.
 	InForce func() *Policy
 	Log     *slog.Logger
 }
 
-// NewPolicy returns the policy of a validated configuration, whose Backend has no proxies yet. Errors name the key.
+// NewPolicy returns the policy of a validated configuration, without proxies. Errors name the key.
 func NewPolicy(cfg *config.Config, o Options) (*Policy, error) {
 	p := &Policy{cfg: cfg, rpc: channels.NewRPC(cfg.RPC), status: o.Status, node: o.Node, log: o.Log}
 	var err error
@@ -75,7 +73,6 @@ func NewPolicy(cfg *config.Config, o Options) (*Policy, error) {
 	return p, nil
 }
 
-// verifier returns the options of the verifier for a section of the configuration.
 func (o *Options) verifier(cfg *config.Config, section string) auth.Options {
 	return auth.Options{Section: section, JWKS: o.KeySets, SkipSignature: cfg.Client.SkipTokenSignature, Previous: o.PreviousKey}
 }
@@ -86,8 +83,7 @@ func (p *Policy) Prefetch() {
 	p.subscribe.Prefetch()
 }
 
-// Handlers returns the handlers of a node for events of clients. The policy that inForce returns when an event comes decides
-// alone.
+// Handlers returns handlers for events of clients. The policy in force when an event comes decides it.
 func Handlers(inForce func() *Policy) gyro.Handlers {
 	return gyro.Handlers{
 		Connecting: func(ctx context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
@@ -113,19 +109,16 @@ func Handlers(inForce func() *Policy) gyro.Handlers {
 	}
 }
 
-// byPolicy returns a handler that calls a method of the policy that is in force then.
 func byPolicy[E, R any](
 	inForce func() *Policy, method func(*Policy, context.Context, *gyro.Client, E) (R, error),
 ) func(context.Context, *gyro.Client, E) (R, error) {
 	return func(ctx context.Context, c *gyro.Client, e E) (R, error) { return method(inForce(), ctx, c, e) }
 }
 
-// facts returns the facts about a connection that the rules of a channel need.
 func (p *Policy) facts(user string, subscribed bool) channels.Facts {
 	return channels.Facts{User: user, Subscribed: subscribed, Insecure: p.cfg.Client.Insecure}
 }
 
-// subscribing decides on a subscribe command.
 func (p *Policy) subscribing(ctx context.Context, c *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
 	if reply, watching, err := operators.Watches(c, p.Channels, e.Channel); watching {
 		return reply, err
@@ -174,8 +167,7 @@ func (p *Policy) decide(ctx context.Context, c *gyro.Client, ch channels.Channel
 	return reply, nil
 }
 
-// subscribeByToken verifies the token of a subscribe command and sets the options that the
-// token grants.
+// subscribeByToken sets the options that the token of a subscribe command grants.
 func (p *Policy) subscribeByToken(ctx context.Context, c *gyro.Client, e gyro.SubscribeEvent, o *gyro.SubscribeOptions) error {
 	if e.Inline && p.subscribe.Costly(e.Token) {
 		return gyro.ErrWouldBlock
@@ -220,7 +212,6 @@ func (p *Policy) publishing(ctx context.Context, c *gyro.Client, e gyro.PublishE
 	return gyro.PublishReply{Options: o}, nil
 }
 
-// changing decides on a command that changes a map.
 func (p *Policy) changing(ctx context.Context, c *gyro.Client, e gyro.MapChangeEvent) (reply gyro.MapChangeReply, err error) {
 	ch, err := p.Channels.ForClient(e.Channel)
 	if err != nil {
@@ -264,7 +255,6 @@ func (p *Policy) history(_ context.Context, c *gyro.Client, e gyro.HistoryEvent)
 	return reply, err
 }
 
-// cacheEmpty lets the backend fill a stream that has no publication.
 func (p *Policy) cacheEmpty(ctx context.Context, e gyro.CacheEmptyEvent) (gyro.CacheEmptyReply, error) {
 	ch, err := p.Channels.Named(e.Channel)
 	if err != nil || !ch.CacheEmptyProxyEnabled {
@@ -277,7 +267,6 @@ func (p *Policy) cacheEmpty(ctx context.Context, e gyro.CacheEmptyEvent) (gyro.C
 	return gyro.CacheEmptyReply{Populated: populated}, err
 }
 
-// call answers RPCs: the built-in ones itself, others by the backend.
 func (p *Policy) call(ctx context.Context, c *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
 	if p.status != nil && e.Method == userstatus.Method {
 		return nil, p.status.Active(ctx, c.UserID())

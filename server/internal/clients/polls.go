@@ -13,7 +13,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// polls are the shared polls of the namespaces that have the type. The policy that is in force then asks and decides.
+// polls returns the shared polls of all namespaces of that type. They ask the policy that is in force.
 func polls(cfg *config.SharedPoll, resolver *channels.Resolver, inForce func() *Policy) map[*channels.Options]*channel.SharedPoll {
 	list := make(map[*channels.Options]*channel.SharedPoll)
 	resolver.Each(func(of *channels.Options) {
@@ -36,7 +36,6 @@ func polls(cfg *config.SharedPoll, resolver *channels.Resolver, inForce func() *
 	return list
 }
 
-// track verifies the signatures of the keys that a client wants to track.
 func (p *Policy) track(r *channel.TrackRequest) error {
 	of, err := p.Channels.Named(r.Channel)
 	switch {

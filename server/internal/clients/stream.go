@@ -13,7 +13,6 @@ import (
 	"github.com/gyrohq/gyro/server/internal/proxy/message"
 )
 
-// stream is the feed of a subscription whose publications the backend sends.
 type stream struct {
 	*proxy.Stream // has Close
 	backend       *Backend
@@ -22,8 +21,8 @@ type stream struct {
 	channel, key  string
 }
 
-// SubscribeStream asks whether the client may subscribe, by a stream that then has the publications of
-// the subscription. They have no position, so there is no recovery and no delta.
+// SubscribeStream asks whether the client may subscribe, with a stream that then has the publications. They have no
+// position, so there is no recovery and no delta.
 func (b *Backend) SubscribeStream(ctx context.Context, c *gyro.Client, ch channels.Channel, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
 	p := b.Proxies.Of(proxy.SubscribeStream, ch.SubscribeStreamProxyName)
 	conn, res, err := p.Open(b.during(ctx, c), fromOf(c), subscription(p, c, e), ch.SubscribeStreamProxyBidi)
@@ -79,7 +78,6 @@ func (s *stream) Run(publish func(*gyro.Publication) error) gyro.Unsubscribe {
 	}
 }
 
-// ended returns the unsubscribe for the client after the end of the stream.
 func (s *stream) ended(err error) gyro.Unsubscribe {
 	switch {
 	case errors.Is(err, proxy.ErrClosed):
@@ -92,13 +90,11 @@ func (s *stream) ended(err error) gyro.Unsubscribe {
 	return protocol.UnsubscribeServer
 }
 
-// about returns the attributes of a log line.
 func (s *stream) about(more ...any) []any {
 	return append([]any{"client", s.client.ID(), "user", s.client.UserID(), "channel", s.channel, "key", s.key}, more...)
 }
 
-// PublishToStream hands a publication to the stream of the client's subscription. Nothing is published
-// by the node.
+// PublishToStream hands a publication to the stream of the client's subscription; the node does not publish it.
 func (b *Backend) PublishToStream(e gyro.PublishEvent) (gyro.PublishReply, error) {
 	s, ok := e.Feed.(*stream)
 	if !ok || !s.Bidirectional() {
