@@ -12,8 +12,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// From has the forwarded headers of a client: headers of the request that opened its connection, and headers in its
-// connect command. A client keeps only headers that a proxy forwards: see Keep. Names are canonical.
+// From has the forwarded headers of a client, from the request of its connection and from its connect command. Names are
+// canonical.
 type From struct {
 	overGRPC  bool    // transport is metadata
 	transport []field // headers, or metadata
@@ -25,7 +25,7 @@ type field struct {
 	values []string
 }
 
-// forward lists the names of headers that a proxy forwards. Names are canonical.
+// forward has the canonical names of the headers that a proxy forwards.
 type forward struct {
 	transport []string // from the headers of the connection
 	metadata  []string // of clients over gRPC: from the metadata of the stream
@@ -46,19 +46,19 @@ func canonical(names []string) []string {
 	return out
 }
 
-// hopByHop are headers of one connection. They would break the one to the backend.
+// hopByHop are headers of one connection, which would break the connection to the backend.
 var hopByHop = []string{
 	"Connection", "Content-Length", "Content-Type", "Expect", "Host", "Http2-Settings", "Keep-Alive", "Proxy-Connection", "Te",
 	"Trailer", "Transfer-Encoding", "Upgrade",
 }
 
-// Keeper tells which headers of clients the proxies of a configuration need.
+// Keeper keeps the headers of clients that the proxies of a configuration forward.
 type Keeper struct {
 	forward
 	limit int // bytes of names and values that are kept of a client
 }
 
-// NewKeeper returns the keeper for all proxies that are in use. limit is as client.forwarded_headers_max_size.
+// NewKeeper returns the keeper for all proxies of a configuration. limit is client.forwarded_headers_max_size.
 func NewKeeper(limit int, proxies ...*Proxy) *Keeper {
 	k := &Keeper{limit: limit}
 	for _, p := range proxies {
@@ -78,19 +78,16 @@ func union(a, b []string) []string {
 	return a
 }
 
-// LeftOut has names of headers that a client sent, and that are not forwarded.
+// LeftOut has names of a client's headers that are not forwarded.
 type LeftOut struct {
-	// Forged are headers of the connect command that only a request may have.
+	// Forged are headers of the connect command that may only be in a request.
 	Forged []string
-	// Long are headers that exceed the limit.
-	Long []string
+	Long   []string
 }
 
-// Keep returns the headers to keep of a client for later calls: nil if none. header returns the headers of the request
-// that opened its connection, or the metadata of its gRPC stream; Keep calls it only if it needs them. emulated are the
-// headers of the connect command. Keep leaves out the headers that exceed the limit, headers of the connect command
-// first. A backend answers long headers with an error, so without the limit a client could use them to keep its backend
-// from deciding.
+// Keep returns the headers of a client for later calls; nil if none. header returns the headers of the request, or the
+// metadata of the gRPC stream; emulated are the headers of the connect command. Headers above the limit are left out,
+// emulated ones first: a backend answers long headers with an error, with which a client could keep it from deciding.
 func (k *Keeper) Keep(overGRPC bool, header func() http.Header, emulated map[string]string) (*From, LeftOut) {
 	var left LeftOut
 	var fromHeader, fromCommand []field
@@ -136,7 +133,7 @@ func (k *Keeper) Keep(overGRPC bool, header func() http.Header, emulated map[str
 	return &From{overGRPC: overGRPC, transport: fromHeader, emulated: fromCommand}, left
 }
 
-// cloned returns a copy that does not keep the request in memory.
+// cloned returns a copy that does not keep the memory of the request.
 func cloned(values []string) []string {
 	out := make([]string, len(values))
 	for i, v := range values {
@@ -145,8 +142,7 @@ func cloned(values []string) []string {
 	return out
 }
 
-// fields calls set for each header that the proxy forwards of a client. Of several headers with
-// one name, the last one counts.
+// fields calls set for each forwarded header of a client. Of several with one name, the last counts.
 func (w *forward) fields(from *From, set func(name string, values []string)) {
 	if from == nil {
 		return

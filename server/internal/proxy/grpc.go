@@ -25,10 +25,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// service is the name of the service that a gRPC backend implements.
 const service = "/centrifugal.centrifugo.proxy.CentrifugoProxy/"
 
-// grpcCarrier asks a backend over gRPC.
 type grpcCarrier struct {
 	conn    *grpc.ClientConn
 	method  string
@@ -37,8 +35,8 @@ type grpcCarrier struct {
 	tracer  Tracer // nil: calls are not traced
 }
 
-// reconnect tells gRPC how often to try an unreachable backend while there are calls. By default gRPC waits for up to
-// two minutes. All calls fail meanwhile, even if the backend is back.
+// reconnect is how often gRPC tries an unreachable backend while there are calls. By default it waits for up to two
+// minutes, in which all calls fail even if the backend is back.
 var reconnect = grpc.ConnectParams{
 	Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 	MinConnectTimeout: 5 * time.Second,
@@ -70,10 +68,9 @@ func options(e Event, c *config.Proxy) []grpc.DialOption {
 	}
 }
 
-// alive finds connections to a host that is gone without a word. Without it, calls on such a connection would time out
-// for a quarter of an hour. Connections without calls are not pinged. Servers allow a ping every 5 minutes by default,
-// and end the connection after the third one that comes earlier. Calls usually take less than the 20 s here; streams
-// may be silent for longer.
+// alive finds connections to a host that is gone. Without it, calls on them time out for a quarter of an hour. Only
+// connections with calls are pinged. Servers allow a ping every 5 minutes by default and end the connection after the
+// third earlier one; calls usually take less than the 20 s here, streams may be silent for longer.
 func alive(e Event) keepalive.ClientParameters {
 	if e == SubscribeStream {
 		return keepalive.ClientParameters{Time: 6 * time.Minute, Timeout: 20 * time.Second}
@@ -88,8 +85,7 @@ func transport(secure *tls.Config) credentials.TransportCredentials {
 	return credentials.NewTLS(secure)
 }
 
-// target returns the target for gRPC: of grpc://host:port/path the host and the port, all else
-// as it is.
+// target returns host and port of grpc://host:port/path, and other endpoints as they are.
 func target(endpoint string) string {
 	if !strings.HasPrefix(endpoint, "grpc://") {
 		return endpoint
@@ -103,7 +99,6 @@ func target(endpoint string) string {
 
 func (g *grpcCarrier) close() { _ = g.conn.Close() }
 
-// grpcAttempt is a request for a gRPC backend. Protobuf takes each payload as it is.
 type grpcAttempt struct {
 	carrier *grpcCarrier
 	req     Request
@@ -120,7 +115,7 @@ func (a grpcAttempt) send(ctx context.Context, deadline time.Time, from *From, r
 
 func (grpcAttempt) release() {}
 
-// answered returns the error of a call of gRPC as guard expects it.
+// answered returns the error of a gRPC call as guard expects it.
 func answered(err error) error {
 	switch code := status.Code(err); {
 	case err == nil || code == codes.Unavailable || errors.Is(err, errFirst):
@@ -131,7 +126,6 @@ func answered(err error) error {
 	return fmt.Errorf("%w: %w", errStatus, err)
 }
 
-// errStatus is the error of a call that the backend fails.
 const errStatus = unusable("the backend fails the call")
 
 // outgoing returns ctx with the metadata of a call. traced has its span.
@@ -150,7 +144,7 @@ func (g *grpcCarrier) outgoing(ctx, traced context.Context, from *From) context.
 	return metadata.NewOutgoingContext(ctx, md)
 }
 
-// printable tells whether metadata can have the value. gRPC fails calls with other values.
+// printable tells whether metadata can have the value; gRPC fails calls with others.
 func printable(value string) bool {
 	for i := range len(value) {
 		if value[i] < ' ' || value[i] > '~' {
@@ -160,7 +154,7 @@ func printable(value string) bool {
 	return true
 }
 
-// codec writes the messages of package message, which need no reflection.
+// codec encodes the messages of package message without reflection.
 type codec struct{}
 
 // Marshal implements encoding.CodecV2.

@@ -13,8 +13,8 @@ import (
 	"github.com/gyrohq/gyro/logging"
 )
 
-// guard keeps a backend that is slow or down from taking clients with it. It bounds the calls that are under way and
-// the calls that wait for their turn, and stops asking a backend that fails.
+// guard keeps a slow or failed backend from affecting other clients: it limits running and waiting calls, and stops
+// asking a backend that fails.
 type guard struct {
 	key, endpoint string
 	event         Event
@@ -28,15 +28,15 @@ type guard struct {
 	last   atomic.Int64 // the time of the latest failure, in nanoseconds
 }
 
-// unusable is the error of an answer that is of no use. It shows that the backend is there. Every other error says that the
-// backend cannot be reached, or that it is too slow.
+// unusable is the error of an unusable answer, which shows that the backend is there. All other errors mean that it
+// cannot be reached or is too slow.
 type unusable string
 
 // Error implements error.
 func (u unusable) Error() string { return string(u) }
 
-// calm is how long no call may fail before the log says that the backend answers again. So a
-// backend that fails now and then leaves a line or two, not two for each failure.
+// calm is how long no call may fail before the log says that the backend answers again, so that a backend that fails now
+// and then does not leave two lines for each failure.
 const calm = 5 * time.Second
 
 func newGuard(o Options) *guard {
@@ -53,7 +53,7 @@ func newGuard(o Options) *guard {
 		Timeout:     c.Breaker.OpenFor,
 		ReadyToTrip: func(n gobreaker.Counts) bool { return n.ConsecutiveFailures >= uint32(c.Breaker.Failures) },
 		IsExcluded:  func(err error) bool { return errors.Is(err, context.Canceled) },
-		// A useless answer may be about a mistake of one client. It must not keep other clients from the backend.
+		// An unusable answer may be about a mistake of one client, and must not keep other clients from the backend.
 		IsSuccessful: func(err error) bool {
 			_, useless := errors.AsType[unusable](err)
 			return err == nil || useless
@@ -71,7 +71,6 @@ func newGuard(o Options) *guard {
 	return g
 }
 
-// redacted returns an endpoint without the password that its URL may have.
 func redacted(endpoint string) string {
 	if u, err := url.Parse(endpoint); err == nil && u.User != nil {
 		return u.Redacted()
@@ -79,7 +78,7 @@ func redacted(endpoint string) string {
 	return endpoint
 }
 
-// enter waits until the call may be made. The caller then calls done with the error of the call.
+// enter waits until the call may be made. The caller passes the error of the call to done.
 func (g *guard) enter(ctx context.Context, deadline time.Time) (done func(error), err error) {
 	if err := g.slot(ctx, deadline); err != nil {
 		g.report(err)
@@ -121,7 +120,6 @@ func (g *guard) slot(ctx context.Context, deadline time.Time) error {
 	}
 }
 
-// bound returns the key of the limit that the error is about.
 func (g *guard) bound(err error) string {
 	switch {
 	case errors.Is(err, errQueue):
@@ -134,7 +132,6 @@ func (g *guard) bound(err error) string {
 	return g.key
 }
 
-// report writes a line when calls begin to fail, and when they no longer do.
 func (g *guard) report(err error) {
 	switch {
 	case errors.Is(err, context.Canceled):

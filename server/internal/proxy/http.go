@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// maxAnswer bounds the body of an answer, in bytes.
+	// maxAnswer is the largest body of an answer, in bytes.
 	maxAnswer = 16 << 20
-	// maxHead bounds the head of an answer, in bytes.
+	// maxHead is the largest head of an answer, in bytes.
 	maxHead = 32 << 10
-	// maxInterim bounds the interim answers (status 1xx) before an answer.
+	// maxInterim is the largest number of interim answers (1xx) before an answer.
 	maxInterim = 8
 )
 
-// httpCarrier asks a backend over HTTP/1.1. The package fasthttp frames: with net/http, a
-// connection has two goroutines, and a call costs twice as much.
+// httpCarrier asks a backend over HTTP/1.1 with fasthttp: with net/http, a connection has two goroutines, and a call
+// costs twice as much.
 type httpCarrier struct {
 	conns      *pool
 	endpoint   *fasthttp.URI
@@ -35,12 +35,12 @@ type httpCarrier struct {
 	transforms []config.StatusTransform
 	forward    *forward
 	tracer     Tracer // nil: calls are not traced
-	// head is the head of requests that forward no headers of clients or of spans, before and behind the length of the body. To
-	// copy it takes a tenth of the time that fasthttp takes to make one.
+	// head is the head of requests without forwarded headers and spans, before and after the length of the body. Copying
+	// it takes a tenth of the time that fasthttp takes to make one.
 	head [2][]byte
 }
 
-// exchange is the attempt of a carrier for HTTP, and its memory.
+// exchange is the attempt of httpCarrier, with its memory.
 type exchange struct {
 	carrier *httpCarrier
 
@@ -50,7 +50,6 @@ type exchange struct {
 	text text // of the request
 }
 
-// text is a writer that keeps all text.
 type text []byte
 
 func (t *text) Write(p []byte) (int, error) {
@@ -60,7 +59,7 @@ func (t *text) Write(p []byte) (int, error) {
 
 var exchanges = sync.Pool{New: func() any { return new(exchange) }}
 
-// keepBody is the largest body whose memory is kept for the next call.
+// keepBody is the largest buffer that is kept for the next call.
 const keepBody = 64 << 10
 
 func newHTTP(c *config.Proxy, f *forward, t Tracer) (*httpCarrier, error) {
@@ -93,7 +92,6 @@ func newHTTP(c *config.Proxy, f *forward, t Tracer) (*httpCarrier, error) {
 	return h, h.prepareHead()
 }
 
-// prepareHead makes head.
 func (h *httpCarrier) prepareHead() error {
 	if h.tracer != nil {
 		return nil
@@ -122,8 +120,8 @@ func (h *httpCarrier) prepare(req Request) (attempt, error) {
 	return x, nil
 }
 
-// send replaces connections that were closed while they were idle, and, once, one that turns out to be closed when the request is
-// written. A request that may have reached the backend is not sent again.
+// send replaces connections that were closed while they were idle, and, once, a connection that is closed when the
+// request is written. A request that may have reached the backend is not sent again.
 func (x *exchange) send(ctx context.Context, deadline time.Time, from *From, res Response) error {
 	h := x.carrier
 	if err := h.write(ctx, x, from); err != nil {
@@ -158,7 +156,6 @@ func (x *exchange) release() {
 	exchanges.Put(x)
 }
 
-// write makes the text of the request.
 func (h *httpCarrier) write(ctx context.Context, x *exchange, from *From) error {
 	if x.text = x.text[:0]; from == nil && h.tracer == nil {
 		x.text = strconv.AppendInt(append(x.text, h.head[0]...), int64(len(x.body)), 10)
@@ -200,7 +197,7 @@ func (h *httpCarrier) exchange(ctx context.Context, deadline time.Time, x *excha
 		h.conns.drop(c)
 		return err
 	}
-	// When the client goes, the deadline of the connection is over, which ends the call.
+	// If the client goes, a deadline in the past ends the call.
 	stop := afterFunc(ctx, func() { _ = c.SetDeadline(past) })
 	err = c.exchange(x)
 	if !stop() || err != nil || x.res.ConnectionClose() || bodyless(x.res.StatusCode()) {
@@ -211,7 +208,7 @@ func (h *httpCarrier) exchange(ctx context.Context, deadline time.Time, x *excha
 	return err
 }
 
-// afterFunc is context.AfterFunc. The context of a client has a method that does the same in a fifth of the time.
+// afterFunc is context.AfterFunc. The context of a client has a method that takes a fifth of its time.
 func afterFunc(ctx context.Context, f func()) (stop func() bool) {
 	if c, ok := ctx.(interface{ AfterFunc(f func()) func() bool }); ok {
 		return c.AfterFunc(f)
@@ -219,16 +216,15 @@ func afterFunc(ctx context.Context, f func()) (stop func() bool) {
 	return context.AfterFunc(ctx, f)
 }
 
-// bodyless tells whether an answer with a status has no body. A backend may send one all the
-// same, which must not be read as the answer to the next request: such a connection is closed.
+// bodyless tells whether an answer has no body. A backend may send one nevertheless, which must not be read as the next
+// answer: the connection is closed.
 func bodyless(status int) bool {
 	return status == fasthttp.StatusNoContent || status == fasthttp.StatusNotModified
 }
 
-// past is a time that is over.
 var past = time.Unix(1, 0)
 
-// transform sets res to the error or the disconnect that the configuration names for a status other than 200.
+// transform sets res to the configured error or disconnect for a status other than 200.
 func (h *httpCarrier) transform(status int, res Response) error {
 	for i := range h.transforms {
 		t := &h.transforms[i]
@@ -254,5 +250,4 @@ func (h *httpCarrier) transform(status int, res Response) error {
 	return unusable(text)
 }
 
-// errBody is the error of an answer whose body cannot be read.
 const errBody = unusable("the body of the answer is not the JSON that is expected")

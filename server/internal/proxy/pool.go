@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// maxIdle is how many connections without a call are kept.
+	// maxIdle is the largest number of idle connections.
 	maxIdle = 255
-	// idleFor is how long a connection is kept without a call. Backends commonly close theirs
-	// after 60 s or more; some after 5 s, which is seen before the connection is used again.
+	// idleFor is how long an idle connection is kept. Backends commonly close theirs after 60 s or more; some after 5 s,
+	// which is noticed before the next call.
 	idleFor = 55 * time.Second
 )
 
-// pool keeps the connections to one backend. A call takes the one that was used last, so that the
-// others are idle for long if there are too many, and are closed.
+// pool keeps the connections to a backend. A call takes the connection that was used last, so that surplus ones become
+// old and are closed.
 type pool struct {
 	address string
 	tls     *tls.Config // nil for plaintext
@@ -38,7 +38,7 @@ type pool struct {
 	timer  *time.Timer // closes idle connections; nil while there are none
 }
 
-// backendConn is a connection that one call uses at a time.
+// backendConn serves one call at a time.
 type backendConn struct {
 	net.Conn
 	asker    *quiet.Asker // of Conn, for calls but the first; nil: there is none
@@ -51,14 +51,11 @@ type backendConn struct {
 }
 
 var (
-	// errUnsent is the error of a call that has written nothing.
 	errUnsent = errors.New("the connection was closed before the request was written")
-	// errStale is the error of a call on an idle connection that the backend has closed, or has sent unrequested bytes
-	// on. Nothing was written.
+	// errStale: the backend has closed the idle connection, or sent unrequested bytes. Nothing was written.
 	errStale = errors.New("the connection was closed while it was idle")
 )
 
-// Errors of answers that cannot be read.
 var (
 	errClosed  = errors.New("the backend closed the connection before the end of its answer")
 	errHead    = unusable(fmt.Sprintf("the headers of the answer have more than %d bytes", maxHead))
@@ -70,8 +67,7 @@ func newPool(host, port string, secure *tls.Config) *pool {
 	return &pool{address: net.JoinHostPort(host, port), tls: secure, connect: new(net.Dialer).DialContext}
 }
 
-// get returns an idle connection, or else a new one. It leaves out connections that the backend has closed. Connections
-// with an asker find that out themselves.
+// get returns an idle connection that is not closed, or a new one. Connections with an asker check themselves.
 func (p *pool) get(ctx context.Context, deadline time.Time) (*backendConn, error) {
 	for {
 		c := p.pop()
@@ -121,7 +117,7 @@ func (p *pool) dial(ctx context.Context, deadline time.Time) (*backendConn, erro
 	return c, nil
 }
 
-// put takes back a connection whose call has ended well.
+// put takes a connection back after a successful call.
 func (p *pool) put(c *backendConn) {
 	if c.r.Buffered() > 0 {
 		p.drop(c)
@@ -142,7 +138,6 @@ func (p *pool) put(c *backendConn) {
 
 func (p *pool) drop(c *backendConn) { c.Close() }
 
-// age closes the connections that were idle for too long.
 func (p *pool) age() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,7 +154,7 @@ func (p *pool) age() {
 	}
 }
 
-// close closes the idle connections now, and the others when their calls have ended.
+// close closes the idle connections now, and the others after their calls.
 func (p *pool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,7 +168,6 @@ func (p *pool) close() {
 	}
 }
 
-// exchange writes the request and reads the response.
 func (c *backendConn) exchange(x *exchange) error {
 	c.question = x.text
 	switch _, err := c.r.Peek(1); {
@@ -200,7 +194,7 @@ func (c *backendConn) exchange(x *exchange) error {
 	return withoutContents(err)
 }
 
-// readHead reads the head of the answer. It skips interim answers.
+// readHead reads the head of the answer, after interim ones.
 func (c *backendConn) readHead(h *fasthttp.ResponseHeader) error {
 	for range maxInterim {
 		err := h.Read(c.r)
@@ -215,21 +209,19 @@ func (c *backendConn) readHead(h *fasthttp.ResponseHeader) error {
 	return errInterim
 }
 
-// grow gives the connection a buffer of maxHead bytes. Most heads fit into the one that it has at
-// first.
+// grow makes a buffer of maxHead bytes. Most heads fit into the first one.
 func (c *backendConn) grow() {
 	read, _ := c.r.Peek(c.r.Buffered()) // cannot fail
 	c.r = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(bytes.Clone(read)), answers{c}), maxHead)
 }
 
-// isLarge tells whether a head or a trailer did not fit into the buffer of its connection.
+// isLarge tells whether a head or a trailer did not fit into the buffer.
 func isLarge(err error) bool {
 	large := new(fasthttp.ErrSmallBuffer)
 	return errors.As(err, &large)
 }
 
-// withoutContents returns an error without the parts of the answer that fasthttp quotes: they may
-// be secrets, and errors are logged.
+// withoutContents removes the parts of the answer that fasthttp quotes: they may be secrets, and errors are logged.
 func withoutContents(err error) error {
 	if err == nil {
 		return nil
@@ -251,7 +243,7 @@ func withoutContents(err error) error {
 	return errNotHTTP
 }
 
-// answers reads from a connection. It writes the question first, if there is one.
+// answers reads from a connection, after it has written the question.
 type answers struct{ c *backendConn }
 
 func (a answers) Read(p []byte) (n int, err error) {

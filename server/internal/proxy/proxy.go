@@ -1,6 +1,5 @@
-// Package proxy asks the application's backend about events of clients, over HTTP or gRPC
-// (docs/proxies.md). It knows neither the node nor the rules of channels: it makes one call, and
-// says whether there is an answer.
+// Package proxy asks the application's backend about events of clients, over HTTP or gRPC (docs/proxies.md). It makes
+// calls, and knows neither the node nor rules of channels.
 package proxy
 
 import (
@@ -18,7 +17,6 @@ import (
 // Event is a kind of question to a backend.
 type Event uint8
 
-// Events.
 const (
 	Connect Event = iota
 	Refresh
@@ -33,7 +31,7 @@ const (
 	CacheEmpty
 )
 
-// table has, for each event, its name in metrics and logs, and its method of the gRPC service.
+// table has the name of each event in metrics and logs, and its gRPC method.
 var table = [...]struct{ name, method string }{
 	Connect:           {"connect", "Connect"},
 	Refresh:           {"refresh", "Refresh"},
@@ -48,7 +46,7 @@ var table = [...]struct{ name, method string }{
 	CacheEmpty:        {"cache_empty", "NotifyCacheEmpty"},
 }
 
-// String returns the name of the event, as in metrics and in config.ProxyUse.
+// String returns the name in metrics and in config.ProxyUse.
 func (e Event) String() string { return table[e].name }
 
 func eventByName(name string) Event {
@@ -60,48 +58,43 @@ func eventByName(name string) Event {
 	panic("proxy: there is no event " + name) // the configuration of a start finds it: it uses all names
 }
 
-// Request is a question to the backend. The requests of package message implement it.
+// Request is a request of package message.
 type Request interface {
 	AppendJSON(dst []byte) ([]byte, error)
 	AppendProto(dst []byte) []byte
 	SizeProto() int
 }
 
-// Response is where the backend's answer goes. The responses of package message implement it.
+// Response is a response of package message.
 type Response interface {
 	UnmarshalJSON(data []byte) error
 	UnmarshalProto(data []byte) error
 }
 
-// Meter measures the calls of one proxy about one event. Its methods may be called from any
-// goroutine.
+// Meter measures the calls of one proxy about one event. Any goroutine may call it.
 type Meter interface {
-	// Began counts a call that is under way.
 	Began()
-	// Ended says how long a call took that Began has counted, and whether it failed.
+	// Ended ends a call that Began has counted.
 	Ended(took time.Duration, failed bool)
-	// Opened counts a stream of a subscription.
 	Opened()
-	// Closed says that a stream has ended that Opened has counted, and whether it broke.
+	// Closed ends a stream that Opened has counted.
 	Closed(broken bool)
 }
 
-// Tracer makes spans of calls. Its methods may be called from any goroutine.
+// Tracer makes spans of calls. Any goroutine may call it.
 type Tracer interface {
-	// Begin begins the span of a call that is made with the returned context. The caller calls end with the error
-	// of the call.
+	// Begin begins a span. The call uses the returned context; end gets its error.
 	Begin(ctx context.Context, c *Call) (_ context.Context, end func(err error))
-	// Inject calls set with the headers, or the metadata, that tell the backend of the span of ctx.
+	// Inject calls set with the headers or the metadata that name the span of ctx.
 	Inject(ctx context.Context, set func(name, value string))
 }
 
-// Call describes a call to a Tracer.
+// Call describes a call for a Tracer.
 type Call struct {
 	Event Event
-	// Name of the proxy and Key of the configuration, as in Options. Protocol is http or grpc. Endpoint is the
-	// configured one, without a password.
+	// Protocol is http or grpc, Endpoint has no password; Name and Key are as in Options.
 	Name, Key, Protocol, Endpoint string
-	// Method is the full name of the method of a gRPC backend.
+	// Method is the full name of a gRPC method.
 	Method string
 }
 
@@ -111,14 +104,14 @@ type Options struct {
 	Name   string        // of the proxy; default, or one of the section proxies
 	Key    string        // the proxy's key in the configuration, for log lines
 	Config *config.Proxy // validated; it must not change
-	// Meter returns the meter of the proxy. Without it, nothing is measured.
+	// Meter may be nil: nothing is measured.
 	Meter func(protocol string, e Event, name string) Meter
-	// Tracer makes spans of calls. Without it, calls are not traced.
+	// Tracer may be nil: calls are not traced.
 	Tracer Tracer
 	Log    *slog.Logger
 }
 
-// Proxy asks one backend about one kind of event. Its methods may be called from any goroutine.
+// Proxy asks one backend about one event. Any goroutine may call it.
 type Proxy struct {
 	event   Event
 	name    string
@@ -132,23 +125,20 @@ type Proxy struct {
 	streams streams
 }
 
-// carrier brings requests to the backend.
 type carrier interface {
-	// prepare encodes a request. An error is about the request alone; the backend has no part in it.
+	// prepare encodes a request. An error is about the request alone.
 	prepare(req Request) (attempt, error)
 	close()
 }
 
-// attempt is an encoded request, which can be sent once.
+// attempt is an encoded request that can be sent once.
 type attempt interface {
-	// send waits for the answer, until the deadline at the latest, or until ctx ends.
+	// send waits for the answer, until the deadline or until ctx ends.
 	send(ctx context.Context, deadline time.Time, from *From, res Response) error
-	// release gives the memory of the attempt back.
 	release()
 }
 
-// New returns a proxy. It does not look for the backend: the first call does. An error names the key below the key of
-// the proxy.
+// New returns a proxy. The first call connects to the backend. An error names the key below the key of the proxy.
 func New(o Options) (*Proxy, error) {
 	p := &Proxy{event: o.Event, name: o.Name, config: o.Config, forward: newForward(o.Config), meter: unmeasured{}, tracer: o.Tracer}
 	protocol := "grpc"
@@ -172,7 +162,6 @@ func New(o Options) (*Proxy, error) {
 	return p, nil
 }
 
-// isHTTP tells how the backend is reached: by HTTP, or else by gRPC.
 func isHTTP(endpoint string) bool {
 	return strings.HasPrefix(endpoint, "http://") || strings.HasPrefix(endpoint, "https://")
 }
@@ -183,25 +172,24 @@ func (p *Proxy) Name() string { return p.name }
 // Key returns the proxy's key in the configuration, for log lines.
 func (p *Proxy) Key() string { return p.guard.key }
 
-// Binary tells whether payloads go out as base64.
+// Binary tells whether payloads are base64.
 func (p *Proxy) Binary() bool { return p.config.BinaryEncoding }
 
-// WantsMeta tells whether requests have the connection's meta.
+// WantsMeta tells whether requests have the meta of the connection.
 func (p *Proxy) WantsMeta() bool { return p.config.IncludeConnMeta }
 
-// Close closes the connections to the backend. Calls that are under way may fail, and streams break.
+// Close closes the connections to the backend. Running calls may fail, and streams break.
 func (p *Proxy) Close() { p.carrier.close() }
 
-// retire waits until all streams have ended, and calls Close. The proxy is not asked any more.
+// retire waits for the end of all streams, and calls Close.
 func (p *Proxy) retire() {
 	<-p.streams.none()
 	p.Close()
 }
 
-// Call asks the backend, and waits for its answer or until the timeout of the proxy. from is the
-// client that the call is about; nil if there is none. ctx is the client's: if it ends, so does
-// the call, and Call returns the error of ctx. ErrNotJSON says that req cannot be sent, so that no call was made. Any other
-// error says why there is no answer. It has been counted and, as far as docs/proxies.md says so, logged.
+// Call asks the backend, and waits for its answer at most for the timeout of the proxy. from is the client of the call;
+// nil if there is none. If ctx ends, Call returns its error. ErrNotJSON: req cannot be sent. Any other error says why
+// there is no answer, and was counted and logged (docs/proxies.md).
 func (p *Proxy) Call(ctx context.Context, from *From, req Request, res Response) error {
 	a, err := p.carrier.prepare(req)
 	if err != nil {
@@ -213,10 +201,10 @@ func (p *Proxy) Call(ctx context.Context, from *From, req Request, res Response)
 	})
 }
 
-// fallible is a response that counts as none if it has an error.
+// fallible is a response with an error that counts as no answer.
 type fallible interface{ Failure() error }
 
-// ask calls send for an answer within the bounds of the guard, measures it, and traces it as c. res may be nil.
+// ask runs send within the bounds of the guard, measures it, and traces it as c. res may be nil.
 func (p *Proxy) ask(ctx context.Context, c *Call, res Response, send func(ctx context.Context, deadline time.Time) error) error {
 	if p.tracer == nil {
 		return p.measured(ctx, res, send)
@@ -276,10 +264,9 @@ func (f *Failure) Error() string { return fmt.Sprintf("%s: the %s proxy: %v", f.
 // Unwrap returns why there is no answer.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// ErrNotJSON is why there is no call if a payload of the request is not JSON, and the proxy has no binary_encoding.
+// ErrNotJSON: a payload is not JSON, and the proxy has no binary_encoding.
 var ErrNotJSON = errors.New("the request cannot be written as JSON, see binary_encoding")
 
-// Why there is no answer, beside the errors of the network.
 var (
 	errTimeout = errors.New("the backend did not answer within the timeout")
 	errOpen    = errors.New("the backend is not asked for now, because the latest calls to it failed")
@@ -287,7 +274,7 @@ var (
 	errTurn    = errors.New("the call waited for others to end until the timeout was over")
 )
 
-// refuse makes res an answer that refuses. It reports false if res cannot be one.
+// refuse makes res an answer that refuses; false if res cannot be one.
 func refuse(res Response, e *message.Error, d *message.Disconnect) bool {
 	a, ok := res.(message.Answer)
 	if ok {

@@ -12,14 +12,13 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// Set has the proxies of a configuration that are in use. It does not change.
+// Set has the enabled proxies of a configuration. It never changes.
 type Set struct {
 	proxies map[use]*Proxy
 	keeper  *Keeper
 }
 
-// use is a proxy that is asked about an event. All namespaces that ask the same proxy about the
-// same event share its connections and its metrics.
+// use is a proxy that is asked about an event. Namespaces with the same proxy and event share connections and metrics.
 type use struct {
 	event Event
 	name  string
@@ -28,8 +27,8 @@ type use struct {
 // Default is the name of a proxy that is not one of the section proxies.
 const Default = config.DefaultProxy
 
-// NewSet makes the proxies that a validated configuration uses. It takes over proxies of before with the same
-// configuration; before may be nil. An error names the key.
+// NewSet makes the proxies of a validated configuration. It reuses proxies of before, which may be nil, if their
+// configuration is the same. An error names the key.
 func NewSet(cfg *config.Config, before *Set, meter func(protocol string, e Event, name string) Meter, tracer Tracer, log *slog.Logger) (*Set, error) {
 	s := &Set{proxies: make(map[use]*Proxy)}
 	var made []*Proxy
@@ -56,8 +55,7 @@ func NewSet(cfg *config.Config, before *Set, meter func(protocol string, e Event
 	return s, nil
 }
 
-// Of returns the proxy that is asked about an event, nil if no namespace uses it. An empty name
-// means Default. s may be nil.
+// Of returns the proxy for an event, nil if no namespace uses it. An empty name means Default. s may be nil.
 func (s *Set) Of(e Event, name string) *Proxy {
 	if s == nil {
 		return nil
@@ -68,7 +66,7 @@ func (s *Set) Of(e Event, name string) *Proxy {
 	return s.proxies[use{e, name}]
 }
 
-// Keep is Keeper.Keep for all proxies of the set.
+// Keep is Keeper.Keep.
 func (s *Set) Keep(overGRPC bool, header func() http.Header, emulated map[string]string) (*From, LeftOut) {
 	if s == nil {
 		return nil, LeftOut{}
@@ -76,8 +74,7 @@ func (s *Set) Keep(overGRPC bool, header func() http.Header, emulated map[string
 	return s.keeper.Keep(overGRPC, header, emulated)
 }
 
-// Retire closes the proxies of s that next does not have, once the calls that may be under way
-// and all streams have ended.
+// Retire closes the proxies that next does not have, after their calls and streams.
 func (s *Set) Retire(next *Set) {
 	if s == nil {
 		return
@@ -89,7 +86,7 @@ func (s *Set) Retire(next *Set) {
 	}
 }
 
-// Close closes all proxies. For streams it waits as long as backends may read the last data of clients.
+// Close closes all proxies. Backends may read the last data of streams before that, for a second.
 func (s *Set) Close() {
 	if s == nil {
 		return
@@ -105,13 +102,11 @@ func (s *Set) Close() {
 	}
 }
 
-// place is a proxy in the configuration.
 type place struct {
 	key    string
 	config *config.Proxy
 }
 
-// inUse returns the proxies that the configuration switches on.
 func inUse(cfg *config.Config) map[use]place {
 	out := make(map[use]place)
 	for _, u := range cfg.ProxyUses() {

@@ -14,8 +14,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/proxy/message"
 )
 
-// Stream is a subscription whose publications the backend sends. Its methods may be called from any
-// goroutine, but Receive by one at a time.
+// Stream is a subscription whose publications the backend sends. Any goroutine may call it, but Receive one at a time.
 type Stream struct {
 	proxy         *Proxy
 	conn          grpc.ClientStream
@@ -30,29 +29,26 @@ type Stream struct {
 	sent    bool
 }
 
-// Errors of streams.
 var (
-	// ErrFinished is returned by Receive when the backend has ended the stream.
+	// ErrFinished: the backend has ended the stream.
 	ErrFinished = errors.New("the backend has ended the stream")
-	// ErrClosed is returned by Receive after Close, and by Send once the stream has ended.
+	// ErrClosed is the error of Receive after Close, and of Send after the end of the stream.
 	ErrClosed = errors.New("the stream has ended")
-	// ErrStreams is the reason of the Failure of Open if max_streams streams are open.
+	// ErrStreams: max_streams streams are open.
 	ErrStreams = errors.New("too many streams are open already")
 
 	errUnread = errors.New("the backend did not read from the stream within the timeout")
 )
 
-// errFirst is the error of a stream whose backend does not answer.
 const errFirst = unusable("the first message of the stream has no subscribe_response")
 
-// bidirectionalMethod opens a stream that takes publications of the client.
 const bidirectionalMethod = service + "SubscribeBidirectional"
 
-// farewell is how long a backend may take to read the data that a client sent before its subscription ended.
+// farewell is how long a backend may read the last data of a client.
 const farewell = time.Second
 
-// Open asks the backend about a subscription, and waits for its answer as Call does. The stream stays open until Close,
-// also after a refusal. ctx bounds the wait alone. The event of the proxy must be SubscribeStream.
+// Open asks the backend about a subscription, and waits as Call does. The stream stays open until Close, also after a
+// refusal. ctx bounds the wait alone. The proxy must be for SubscribeStream.
 func (p *Proxy) Open(ctx context.Context, from *From, req *message.SubscribeRequest, bidirectional bool) (*Stream, *message.SubscribeResponse, error) {
 	if !p.streams.add(p.config.MaxStreams) {
 		p.meter.Began()
@@ -85,7 +81,6 @@ func (p *Proxy) Open(ctx context.Context, from *From, req *message.SubscribeRequ
 	return s, first.SubscribeResponse, nil
 }
 
-// open makes the stream and receives its first message.
 func (s *Stream) open(ctx context.Context, req *message.SubscribeRequest, first *message.StreamSubscribeResponse) (err error) {
 	carrier := s.proxy.carrier.(*grpcCarrier)
 	desc, method, ask := &grpc.StreamDesc{ServerStreams: true}, carrier.method, Request(req)
@@ -109,7 +104,7 @@ func (s *Stream) open(ctx context.Context, req *message.SubscribeRequest, first 
 // Bidirectional tells whether the stream takes publications of the client.
 func (s *Stream) Bidirectional() bool { return s.bidirectional }
 
-// Receive waits for the next message. The error is ErrFinished, ErrClosed, or why the stream broke.
+// Receive waits for the next message. Errors: ErrFinished, ErrClosed, or why the stream broke.
 func (s *Stream) Receive(m *message.StreamSubscribeResponse) error {
 	err := s.conn.RecvMsg(m)
 	if err == nil {
@@ -127,8 +122,8 @@ func (s *Stream) Receive(m *message.StreamSubscribeResponse) error {
 	return err
 }
 
-// Send hands a publication of the client to the backend. It waits while the backend does not read, at
-// most for the timeout of the proxy. Then the stream breaks.
+// Send sends a publication of the client. If the backend does not read it within the timeout of the proxy, the stream
+// breaks.
 func (s *Stream) Send(data []byte) error {
 	s.sending.Lock()
 	defer s.sending.Unlock()
@@ -144,9 +139,8 @@ func (s *Stream) Send(data []byte) error {
 	return err
 }
 
-// Close ends the stream. If the client has sent publications, the backend is told that there are no more,
-// and may read them for a second; otherwise the stream is canceled at once. Calls after the first do
-// nothing. Close waits for Send, and for nothing else.
+// Close ends the stream. If the client has sent publications, the backend may read them for a second; otherwise the
+// stream ends at once. Close waits for Send alone.
 func (s *Stream) Close() {
 	s.closing.Do(func() {
 		s.closed.Store(true)
@@ -168,14 +162,13 @@ func (s *Stream) end() {
 	})
 }
 
-// streams counts the streams of a proxy.
 type streams struct {
 	mu    sync.Mutex
 	open  int
 	ended chan struct{} // closed once none is open; nil: no goroutine waits
 }
 
-// add reports false if there are most streams already.
+// add reports false if there are limit streams already.
 func (s *streams) add(most int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -195,7 +188,7 @@ func (s *streams) remove() {
 	}
 }
 
-// none returns a channel that is closed once no stream is open.
+// none returns a channel that is closed when no stream is open.
 func (s *streams) none() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()

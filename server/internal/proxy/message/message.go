@@ -1,3 +1,3 @@
-// Package message has the requests and responses of proxies, with codecs in JSON and
-// Protobuf that use no reflection. proxy.proto describes them.
+// Package message has the requests and responses of proxies (proxy.proto), with JSON and Protobuf codecs without
+// reflection.
 package message

@@ -2,11 +2,10 @@ package message
 
 import "fmt"
 
-// Answer is a response that may refuse: with an error for the client, or with a disconnect. If
-// a response has several of them, a disconnect counts before an error, and an error before a result.
+// Answer is a response that may refuse. A disconnect in it has precedence over an error, and an error over a result.
 type Answer interface {
 	Refusal() (*Error, *Disconnect)
-	// Refuse makes the answer one without a result.
+	// Refuse replaces the result.
 	Refuse(*Error, *Disconnect)
 }
 
