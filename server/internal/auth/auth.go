@@ -1,5 +1,5 @@
-// Package auth verifies the JSON Web Tokens of connections and subscriptions
-// (docs/tokens.md), and signs them for development.
+// Package auth verifies the JSON Web Tokens of connections and subscriptions (docs/tokens.md), and signs them for
+// development.
 package auth
 
 import (
@@ -21,22 +21,18 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// MaxTokenLength bounds the length of a token, bytes. Longer ones are invalid, as are tokens whose JSON is nested more
-// than jsonwire.MaxDepth deep.
+// MaxTokenLength is the largest length of a token, in bytes. Its JSON may be nested jsonwire.MaxDepth deep.
 const MaxTokenLength = 64 << 10
 
-// Errors of a Verifier are a *refusal.Reason with one of these two. The text names the claim,
-// and the key is the one that the token is compared with. The text never has the token or the
-// value of a claim.
+// Errors of a Verifier are a *refusal.Reason with one of these. The text names the claim, the key is the key that it is
+// compared with; neither has the token or the value of a claim.
 var (
-	// ErrExpired: the token is genuine, but expired or not yet valid.
+	// ErrExpired: the token is genuine, but expired or not valid yet.
 	ErrExpired = errors.New("token expired")
-	// ErrInvalid: the token fails any other check.
 	ErrInvalid = errors.New("invalid token")
 )
 
-// Override changes channel options for one subscription. Nil keeps the option of
-// the namespace.
+// Override changes options of the namespace for one subscription. Nil keeps an option.
 type Override struct {
 	Presence           *bool
 	JoinLeave          *bool
@@ -62,7 +58,7 @@ func OverrideOf(message any) Override {
 	return *out
 }
 
-// SubscribeOptions of a server-side subscription that a connection token grants.
+// SubscribeOptions are for a server-side subscription of a connection token.
 type SubscribeOptions struct {
 	Info     []byte // channel info; nil if none
 	Data     []byte // for the subscription result; nil if none
@@ -71,45 +67,38 @@ type SubscribeOptions struct {
 
 // ConnectToken has the verified claims of a connection token.
 type ConnectToken struct {
-	// User is the user ID; empty for an anonymous user.
+	// User is empty for an anonymous user.
 	User string
-	// OtherUser is the name of a claim that seems to hold the user, if there is no User:
-	// issuers write user_id where sub is expected.
+	// OtherUser is the name of a claim that seems to hold the user if there is no User, such as user_id.
 	OtherUser string
-	// ExpireAt is when the connection expires, at the end of the year 9999 at the latest;
-	// the zero time if it does not expire. It may be in the past if the token has the claim
-	// expire_at.
+	// ExpireAt is the zero time if the connection does not expire, at most the end of the year 9999. It may be past if
+	// the token has the claim expire_at.
 	ExpireAt time.Time
-	// Info is the connection info, one line of JSON or any bytes; nil if none.
+	// Info is one line of JSON, or any bytes; nil if none.
 	Info []byte
-	// Meta is the connection meta, one line of JSON; nil if none.
-	Meta []byte
-	// Labels stay the same for the life of the connection; nil if none.
+	// Meta is one line of JSON; nil if none.
+	Meta   []byte
 	Labels map[string]string
-	// Subs are the channels to subscribe to on the server side; nil if none.
+	// Subs are server-side subscriptions; nil if none.
 	Subs map[string]SubscribeOptions
-	// ID names the token; nil if it has neither claim jti nor iat.
+	// ID is nil if there is neither a claim jti nor iat.
 	ID *channel.Token
 }
 
-// SubscribeToken has the verified claims of a subscription token. The caller compares User, Channel and Client with the
-// connection.
+// SubscribeToken has the verified claims of a subscription token. See Fits.
 type SubscribeToken struct {
 	User    string
 	Channel string // never empty
-	// Client must be the connection's client ID unless it is empty. The claim is deprecated,
-	// but still checked.
-	Client string
-	// ExpireAt is as in ConnectToken.
+	// Client must be the client ID of the connection unless it is empty. The claim is deprecated.
+	Client   string
 	ExpireAt time.Time
 	Info     []byte // channel info; nil if none
 	Data     []byte // for the subscribe reply; nil if none
 	Override Override
-	// ID is as in ConnectToken.
-	ID *channel.Token
+	ID       *channel.Token
 }
 
-// Fits returns an error unless a token was made for the channel, the user and the client with an ID.
+// Fits returns an error unless the token is for the channel, the user and the client.
 func (t *SubscribeToken) Fits(ch, user, client string) error {
 	var text string
 	switch {
@@ -125,39 +114,33 @@ func (t *SubscribeToken) Fits(ch, user, client string) error {
 	return refusal.Because(protocol.DisconnectInvalidToken, "", text)
 }
 
-// Options of a verifier that are not in its section of the configuration.
+// Options of a verifier that are not in its section.
 type Options struct {
-	// Section of the configuration, client.token by default: keys in errors begin with it.
+	// Section begins the keys in errors. Default: client.token.
 	Section string
-	// SkipSignature accepts any signature and algorithm
-	// (client.insecure_skip_token_signature_verify).
+	// SkipSignature accepts any signature and algorithm.
 	SkipSignature bool
-	// JWKS keeps the keys that were fetched. By default the verifier has a cache of its own,
-	// which ends with the process.
+	// JWKS caches fetched keys. Default: a cache of the verifier.
 	JWKS *jwks.Cache
-	// Now is the clock; time.Now by default.
-	Now func() time.Time
-	// Previous is called for each token that the previous HMAC secret verifies, from any goroutine. It may be nil.
+	Now  func() time.Time
+	// Previous, if set, is called for each token that the previous HMAC secret verifies, on any goroutine.
 	Previous func()
 }
 
-// Verifier verifies tokens by one section of the configuration, client.token or
-// client.subscription_token. It is immutable and safe for concurrent use.
+// Verifier verifies tokens by client.token or client.subscription_token. It is immutable.
 type Verifier struct {
 	keys                        keys
 	providers                   []provider // if there are any, keys is empty
 	section                     string
 	audience, issuer, userClaim string
 	audienceRegex, issuerRegex  *regexp.Regexp
-	// ofMeta and ofLabels have the claims that become meta and labels of a connection.
-	ofMeta, ofLabels mapping
-	skipSignature    bool
-	now              func() time.Time
-	previous         func()
+	ofMeta, ofLabels            mapping
+	skipSignature               bool
+	now                         func() time.Time
+	previous                    func()
 }
 
-// NewVerifier returns a verifier. An error names the key below the section, not
-// its value. Without any key material every token is invalid.
+// NewVerifier returns a verifier. Errors name the key below the section. Without any key, every token is invalid.
 func NewVerifier(cfg config.Token, opts Options) (*Verifier, error) {
 	v := &Verifier{
 		audience: cfg.Audience, issuer: cfg.Issuer, userClaim: cfg.UserIDClaim,
@@ -206,9 +189,8 @@ func compile(key, exact, pattern string) (*regexp.Regexp, error) {
 	return re, nil
 }
 
-// VerifyConnect verifies a connection token. The error wraps ErrExpired or
-// ErrInvalid. It waits for a JWKS to be fetched if the token's key is not known, a few seconds at
-// most, or until ctx ends.
+// VerifyConnect verifies a connection token. The error wraps ErrExpired or ErrInvalid. If the key is not known, it waits
+// for a JWKS, a few seconds or until ctx ends.
 func (v *Verifier) VerifyConnect(ctx context.Context, token string) (ConnectToken, error) {
 	c, err := v.verify(ctx, token)
 	if err != nil {
@@ -221,7 +203,7 @@ func (v *Verifier) VerifyConnect(ctx context.Context, token string) (ConnectToke
 	return out, nil
 }
 
-// named returns the refusal of a token with its user. The claims are nil if it has none.
+// named adds the user to a refusal; the claims may be nil.
 func (v *Verifier) named(err error, c *claims, verified bool) error {
 	if c == nil {
 		return err
@@ -229,7 +211,6 @@ func (v *Verifier) named(err error, c *claims, verified bool) error {
 	return refusal.Named(err, c.userID(v.userClaim), verified && !v.skipSignature)
 }
 
-// connectToken reads the claims of a connection token whose signature is right.
 func (v *Verifier) connectToken(c *claims) (ConnectToken, error) {
 	out := ConnectToken{User: c.userID(v.userClaim), Subs: c.subs(), Info: c.bytes("b64info", "info")}
 	ofMeta, ofLabels := []mapping{v.ofMeta}, []mapping{v.ofLabels}
@@ -256,8 +237,7 @@ func (v *Verifier) connectToken(c *claims) (ConnectToken, error) {
 	return out, nil
 }
 
-// VerifySubscribe verifies a subscription token. The error wraps ErrExpired or
-// ErrInvalid. It waits as VerifyConnect does.
+// VerifySubscribe verifies a subscription token, like VerifyConnect.
 func (v *Verifier) VerifySubscribe(ctx context.Context, token string) (SubscribeToken, error) {
 	c, err := v.verify(ctx, token)
 	if err != nil {
@@ -270,7 +250,6 @@ func (v *Verifier) VerifySubscribe(ctx context.Context, token string) (Subscribe
 	return out, nil
 }
 
-// subscribeToken reads the claims of a subscription token whose signature is right.
 func (v *Verifier) subscribeToken(c *claims) (SubscribeToken, error) {
 	out := SubscribeToken{
 		User: c.userID(v.userClaim), Channel: c.string("channel"), Client: c.string("client"), ExpireAt: c.expireAt(),
@@ -288,8 +267,8 @@ func (v *Verifier) subscribeToken(c *claims) (SubscribeToken, error) {
 	return out, nil
 }
 
-// verify makes all checks but the checks of times. All of them fail with ErrInvalid, so their order does not matter;
-// the signature, the most expensive one, comes last. With an error, too, it returns the claims if there are any.
+// verify makes all checks except of times. They all fail with ErrInvalid, so the signature, the most expensive check,
+// comes last. With an error it also returns the claims if there are any.
 func (v *Verifier) verify(ctx context.Context, token string) (*claims, error) {
 	p, err := parse(token)
 	if err != nil {
@@ -315,7 +294,6 @@ func (v *Verifier) verify(ctx context.Context, token string) (*claims, error) {
 	return c, err
 }
 
-// checkSource compares the claims iss and aud with the configuration.
 func (v *Verifier) checkSource(issuer string, audience []string) error {
 	switch {
 	case v.issuer != "" && issuer != v.issuer:
@@ -330,8 +308,7 @@ func (v *Verifier) checkSource(issuer string, audience []string) error {
 	return nil
 }
 
-// checkTime checks exp and nbf, without leeway. A token that is not yet valid counts as
-// expired.
+// checkTime checks exp and nbf, without leeway. A token that is not valid yet counts as expired.
 func (v *Verifier) checkTime(c *claims) error {
 	now := float64(v.now().UnixMicro()) / 1e6
 	exp, hasExp := c.number("exp")
@@ -347,8 +324,7 @@ func (v *Verifier) checkTime(c *claims) error {
 	return nil
 }
 
-// checkForm checks that a token begins with the base64 of `{"`, and has no line breaks, which base64
-// decoders skip.
+// checkForm checks that a token begins with the base64 of `{"` and has no line breaks, which base64 decoders skip.
 func checkForm(token string) error {
 	if len(token) > MaxTokenLength {
 		return invalid("it is longer than 65536 bytes")
@@ -366,10 +342,9 @@ func checkForm(token string) error {
 	return nil
 }
 
-// invalid is the refusal of a token that no setting would accept.
 func invalid(why string) error { return refusal.Because(ErrInvalid, "", why) }
 
-// invalid is the refusal of a token because of a key below the section.
+// invalid refuses a token because of a key below the section.
 func (v *Verifier) invalid(key, why string) error {
 	return refusal.Because(ErrInvalid, v.section+"."+key, why)
 }
@@ -379,8 +354,8 @@ var (
 	errAlgorithm = invalid("its algorithm is not supported")
 )
 
-// claims has the members of a payload by exact name. (encoding/json would decode Sub into a field
-// sub, too.) Its methods keep the first wrong type that they meet in err.
+// claims has the members of a payload by exact name; encoding/json would decode Sub into a field sub. err is the first
+// wrong type.
 type claims struct {
 	members map[string]json.RawMessage
 	err     error

@@ -10,13 +10,13 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// APIVerifier verifies the tokens of callers of the server API. It is immutable and safe for concurrent use.
+// APIVerifier verifies tokens of callers of the server API. It is immutable.
 type APIVerifier struct {
 	v     Verifier
 	scope string
 }
 
-// NewAPIVerifier returns a verifier. An error names the key below the section, not its value.
+// NewAPIVerifier returns a verifier. Errors name the key below the section.
 func NewAPIVerifier(cfg config.APIJWKS, opts Options) (*APIVerifier, error) {
 	a := &APIVerifier{scope: cfg.Scope, v: Verifier{
 		section: opts.Section, issuer: cfg.Issuer, audience: cfg.Audience, now: opts.Now,
@@ -28,8 +28,8 @@ func NewAPIVerifier(cfg config.APIJWKS, opts Options) (*APIVerifier, error) {
 	return a, err
 }
 
-// Verify verifies a token: signature, audience, issuer, scope and times. The error wraps ErrExpired
-// or ErrInvalid. It waits as VerifyConnect does.
+// Verify verifies signature, audience, issuer, scope and times. The error wraps ErrExpired or ErrInvalid. It waits as
+// VerifyConnect does.
 func (a *APIVerifier) Verify(ctx context.Context, token string) error {
 	c, err := a.v.verify(ctx, token)
 	if err != nil {
@@ -47,7 +47,7 @@ func (a *APIVerifier) Verify(ctx context.Context, token string) error {
 // Prefetch begins to fetch the JWKS.
 func (a *APIVerifier) Prefetch() { a.v.Prefetch() }
 
-// scope returns the claim scope: the words of a text, or a list of texts.
+// scope returns the claim scope, which is words or a list.
 func (c *claims) scope() (scopes []string) {
 	raw, ok := c.get("scope")
 	if !ok {

@@ -12,7 +12,6 @@ import (
 	"github.com/gyrohq/gyro/protocol/wire/jsonwire"
 )
 
-// get returns a claim; null counts as absent.
 func (c *claims) get(name string) (json.RawMessage, bool) {
 	raw, ok := c.members[name]
 	if !ok || string(raw) == "null" {
@@ -27,7 +26,7 @@ func (c *claims) wrong(name string) {
 	}
 }
 
-// decode stores a claim in out, a pointer, and reports whether it is present.
+// decode stores a claim in the pointer out, and reports whether it is present.
 func (c *claims) decode(name string, out any) bool {
 	raw, ok := c.get(name)
 	if ok && json.Unmarshal(raw, out) != nil {
@@ -46,8 +45,7 @@ func (c *claims) string(name string) (s string) {
 	return s
 }
 
-// number returns a claim in seconds. Fractions are allowed, and numbers in quotes, which some
-// issuers write.
+// number returns a claim in seconds, with fractions or in quotes, as some issuers write.
 func (c *claims) number(name string) (float64, bool) {
 	raw, ok := c.get(name)
 	if !ok {
@@ -94,7 +92,6 @@ func (c *claims) audience() []string {
 	return out
 }
 
-// userID returns the claim sub, or another claim as a string.
 func (c *claims) userID(claim string) string {
 	if claim == "" {
 		return c.string("sub")
@@ -113,8 +110,7 @@ func (c *claims) userID(claim string) string {
 	return string(raw)
 }
 
-// otherUser returns the name of a claim that the token has, and that issuers often use for
-// the user, but for the one that userID reads; empty for none.
+// otherUser returns a claim of the token that issuers often use for the user, other than the claim that userID reads.
 func (c *claims) otherUser(claim string) string {
 	for _, name := range [...]string{"sub", "user_id", "userId", "user"} {
 		if _, ok := c.get(name); ok && name != cmp.Or(claim, "sub") {
@@ -124,7 +120,7 @@ func (c *claims) otherUser(claim string) string {
 	return ""
 }
 
-// expireAt returns the claim expire_at, else exp; the zero time if there is neither.
+// expireAt returns the claim expire_at, else exp, else the zero time.
 func (c *claims) expireAt() time.Time {
 	if raw, ok := c.get("expire_at"); ok {
 		n, err := strconv.ParseInt(string(raw), 10, 64)
@@ -137,10 +133,9 @@ func (c *claims) expireAt() time.Time {
 	return channel.FromUnix(int64(min(exp, 1<<62)))
 }
 
-// maxID is the longest jti that is kept, bytes.
+// maxID is the longest jti that is kept, in bytes.
 const maxID = 256
 
-// id returns the identity of the token: its jti and its time of issue; nil without both.
 func (c *claims) id() *channel.Token {
 	id := c.string("jti")
 	issued, _ := c.number("iat")
@@ -153,7 +148,7 @@ func (c *claims) id() *channel.Token {
 	return &channel.Token{ID: id, IssuedAt: int64(min(max(issued, 0), 1<<53))}
 }
 
-// bytes returns the base64 claim unless it is empty, else the JSON one.
+// bytes returns the base64 claim unless it is empty, else the JSON claim.
 func (c *claims) bytes(b64, plain string) []byte {
 	if s := c.string(b64); s != "" {
 		data, err := base64.StdEncoding.DecodeString(s)
@@ -165,7 +160,7 @@ func (c *claims) bytes(b64, plain string) []byte {
 	return c.json(plain)
 }
 
-// json returns a copy of a claim without line breaks, which end a message of the JSON protocol.
+// json returns a claim without line breaks, which would end a message of the JSON protocol.
 func (c *claims) json(name string) []byte {
 	raw, ok := c.get(name)
 	if !ok {
@@ -181,7 +176,6 @@ func (c *claims) json(name string) []byte {
 	return out.Bytes()
 }
 
-// object returns the members of a claim that is a JSON object.
 func (c *claims) object(name string) *claims {
 	sub := new(claims)
 	raw, ok := c.get(name)
@@ -210,7 +204,6 @@ func (c *claims) override() Override {
 	return out
 }
 
-// switched returns a member {"value": bool}; an absent value means false.
 func (c *claims) switched(name string) *bool {
 	if _, ok := c.get(name); !ok {
 		return nil
@@ -224,8 +217,7 @@ func (c *claims) switched(name string) *bool {
 	return on
 }
 
-// subs returns the channels that the token grants. They are in the claim subs or, if that has none, in the claim
-// channels. It skips empty names.
+// subs returns the channels in the claim subs or, if it is empty, in the claim channels.
 func (c *claims) subs() map[string]SubscribeOptions {
 	subs := c.object("subs")
 	var channels []string

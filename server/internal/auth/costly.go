@@ -7,13 +7,12 @@ import (
 	"strings"
 )
 
-// costly has a place for each costly signature that is verified at a time. Each keeps a
-// processor busy for up to milliseconds, and clients can send as many as they like: half of the
-// processors are left for everything else.
+// costly bounds the costly signatures that are verified at the same time. Each takes up to milliseconds, and clients can
+// send any number, so half of the processors stay free.
 var costly = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 
-// Costly tells whether the signature of a token takes so long to verify that a loop should not do it: every algorithm
-// but HMAC, if there is a key of this kind. The verification may even fetch the key first.
+// Costly tells whether a loop should not verify a token: with every algorithm but HMAC, if there is a key of this kind.
+// The verification may even fetch the key.
 func (v *Verifier) Costly(token string) bool {
 	k := &v.keys
 	if v.skipSignature || len(v.providers) == 0 && k.rsa == nil && k.ecdsa == nil && k.ed25519 == nil {
@@ -24,8 +23,6 @@ func (v *Verifier) Costly(token string) bool {
 	return err == nil && !strings.HasPrefix(alg, "HS") // an error: it is not a token
 }
 
-// verifySignature verifies the signature of a token with a known algorithm. For a costly one it waits
-// for a place.
 func (v *Verifier) verifySignature(ctx context.Context, t *parsed, issuer string, audience []string) error {
 	alg := t.method.Alg()
 	keys, from, err := v.lookup(ctx, t, issuer, audience)
@@ -54,8 +51,7 @@ func (v *Verifier) verifySignature(ctx context.Context, t *parsed, issuer string
 	return v.invalid(from, "its signature does not verify: it is signed with another key")
 }
 
-// lookup returns the keys that the signature may be made with, and the configuration key that they
-// come from.
+// lookup returns the possible keys of the signature, and their configuration key.
 func (v *Verifier) lookup(ctx context.Context, t *parsed, issuer string, audience []string) (keys []any, from string, err error) {
 	alg := t.method.Alg()
 	if from = keyOf(alg); from == "" {

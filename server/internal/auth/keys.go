@@ -15,11 +15,10 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// minRSABits is the least size of an RSA key; crypto/rsa does not verify with smaller ones.
+// minRSABits: crypto/rsa does not verify with smaller keys.
 const minRSABits = 1024
 
-// keys are the configured keys. Each algorithm uses keys of its own family only, so a public key
-// is never used as an HMAC secret.
+// keys are the configured keys. An algorithm uses keys of its own family only, so a public key is never an HMAC secret.
 type keys struct {
 	hmac, previous []byte
 	validUntil     int64 // of previous, Unix seconds; 0 for no limit
@@ -57,8 +56,7 @@ func newKeys(cfg config.Token, now func() time.Time) (k keys, err error) {
 
 var curveAlgs = map[elliptic.Curve]string{elliptic.P256(): "ES256", elliptic.P384(): "ES384", elliptic.P521(): "ES512"}
 
-// publicKey parses PEM text with a PUBLIC KEY (PKIX) or CERTIFICATE block; the
-// zero K stands for an empty text.
+// publicKey parses a PEM block PUBLIC KEY (PKIX) or CERTIFICATE; an empty text is the zero K.
 func publicKey[K crypto.PublicKey](text, want string) (key K, err error) {
 	if text == "" {
 		return key, nil
@@ -89,8 +87,7 @@ func publicKey[K crypto.PublicKey](text, want string) (key K, err error) {
 	return key, nil
 }
 
-// keyOf is the name of the configuration key with the key for an algorithm; empty if
-// the algorithm is not supported.
+// keyOf returns the configuration key for an algorithm; empty if it is not supported.
 func keyOf(alg string) string {
 	switch alg {
 	case "HS256", "HS384", "HS512":
@@ -105,7 +102,7 @@ func keyOf(alg string) string {
 	return ""
 }
 
-// lookup returns the keys for an algorithm, in the order of the attempts.
+// lookup returns the keys for an algorithm in the order of attempts.
 func (k *keys) lookup(alg string) []any {
 	switch keyOf(alg) {
 	case "hmac_secret_key":
@@ -126,8 +123,8 @@ func (k *keys) lookup(alg string) []any {
 	return nil
 }
 
-// secrets returns the HMAC secrets. The previous one is tried until validUntil by the server's
-// clock, whenever the token was issued.
+// secrets returns the HMAC secrets. The previous one is accepted until validUntil by the server's clock, whenever the
+// token was issued.
 func (k *keys) secrets() []any {
 	if len(k.hmac) == 0 {
 		return nil

@@ -9,20 +9,17 @@ import (
 	"slices"
 )
 
-// mapping says which claims become named values of a connection: its meta, or its labels.
+// mapping maps claims to members of the meta, or to labels.
 type mapping []mapped
 
-// mapped is a claim with the name of its value.
 type mapped struct {
 	path []string // names of members, from the outermost to the innermost
 	name string
 }
 
-// namePattern matches the names of values.
 var namePattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// newMapping parses a mapping of the configuration, from paths of claims to names. Errors name the
-// key below the section.
+// newMapping parses a mapping from paths of claims to names. Errors name the key below the section.
 func newMapping(key string, names map[string]string) (mapping, error) {
 	var m mapping
 	taken := make(map[string]string)
@@ -44,7 +41,7 @@ func newMapping(key string, names map[string]string) (mapping, error) {
 	return m, nil
 }
 
-// splitPath splits the path of a claim at its dots. A backslash takes the character behind it as it is.
+// splitPath splits a path at its dots. A backslash escapes the next character.
 func splitPath(text string) []string {
 	parts := []string{""}
 	last := func() *string { return &parts[len(parts)-1] }
@@ -64,7 +61,7 @@ func splitPath(text string) []string {
 	return parts
 }
 
-// find returns a claim by its path. A claim null counts as absent.
+// find returns a claim by its path; null counts as absent.
 func (c *claims) find(path []string) (json.RawMessage, bool) {
 	raw, ok := c.get(path[0])
 	for _, name := range path[1:] {
@@ -81,7 +78,7 @@ func (c *claims) find(path []string) (json.RawMessage, bool) {
 	return raw, ok
 }
 
-// values returns the claims that mappings name; nil for none. Later mappings win.
+// values returns the claims of mappings; later mappings have precedence.
 func (c *claims) values(mappings ...mapping) map[string]json.RawMessage {
 	var out map[string]json.RawMessage
 	for _, m := range mappings {
@@ -99,7 +96,6 @@ func (c *claims) values(mappings ...mapping) map[string]json.RawMessage {
 	return out
 }
 
-// meta returns the claim meta with further members.
 func (c *claims) meta(members map[string]json.RawMessage) []byte {
 	if len(members) == 0 {
 		return c.json("meta")
@@ -118,8 +114,8 @@ func (c *claims) meta(members map[string]json.RawMessage) []byte {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
 }
 
-// labels returns the members of the claim labels and the given members as texts; nil for none. The given members win. A
-// value that is not a string becomes its JSON.
+// labels returns the claim labels and the given members, which have precedence, as texts. Other values than strings
+// become their JSON.
 func (c *claims) labels(members map[string]json.RawMessage) map[string]string {
 	if _, ok := c.get("labels"); !ok && len(members) == 0 {
 		return nil
@@ -135,7 +131,7 @@ func (c *claims) labels(members map[string]json.RawMessage) map[string]string {
 	return labels
 }
 
-// label returns a JSON value as text. It reports false for null.
+// label reports false for null.
 func label(raw json.RawMessage) (text string, ok bool) {
 	switch {
 	case string(raw) == "null":

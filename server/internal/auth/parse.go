@@ -11,10 +11,8 @@ import (
 	"github.com/gyrohq/gyro/protocol/wire/jsonwire"
 )
 
-// parsed is a token whose form is right. Nothing of it is verified.
-//
-// The parser of the JWT library is not used: it decodes each part twice and through maps of any. With it
-// tokens took twice as long to parse as to verify, and a tenth of a node's time while clients connect.
+// parsed is a token of the right form. Nothing of it is verified. The parser of the JWT library decodes each part twice,
+// through maps of any: tokens took twice as long to parse as to verify, a tenth of a node's time while clients connect.
 type parsed struct {
 	method    jwt.SigningMethod // nil if the algorithm is not known
 	kid       string            // empty if the header has none
@@ -23,7 +21,6 @@ type parsed struct {
 	signature string // in base64url
 }
 
-// parse parses a token. An error is a refusal.
 func parse(token string) (*parsed, error) {
 	if err := checkForm(token); err != nil {
 		return nil, err
@@ -57,10 +54,10 @@ func parse(token string) (*parsed, error) {
 	return p, nil
 }
 
-// errCritical follows RFC 7515, 4.1.11: Gyro understands none of the extensions that crit can name.
+// errCritical: RFC 7515, 4.1.11.
 var errCritical = invalid("its header has crit, and no extension is supported")
 
-// header returns the members alg and kid of a token's header, and whether it has crit. They are empty unless they are texts.
+// header returns alg and kid of a header, empty unless they are texts, and whether it has crit.
 func header(part string) (alg, kid string, critical bool, err error) {
 	data, err := base64.RawURLEncoding.DecodeString(part)
 	if err != nil {
@@ -90,9 +87,8 @@ func header(part string) (alg, kid string, critical bool, err error) {
 	return alg, kid, critical, r.End()
 }
 
-// object returns the members of a JSON object by exact name; nil for null. If a name comes twice, the last member wins.
-// The members alias data. It refuses text that is not UTF-8: claims are sent to clients unchanged, and would break
-// their connections.
+// object returns the members of a JSON object by exact name; nil for null. They alias data. Of a repeated name the last
+// member counts. Text must be UTF-8: claims are sent to clients unchanged, and would break their connections.
 func object(data []byte) (map[string]json.RawMessage, error) {
 	r := jsonwire.NewReader(data)
 	if r.Null() {

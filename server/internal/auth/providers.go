@@ -12,19 +12,17 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// provider has the keys of some tokens in JWKS.
 type provider struct {
-	// key is the configuration key of its URL, below the section.
+	// key of its URL, below the section.
 	key string
-	// Tokens of the provider must have this issuer and this audience; empty for any.
+	// Tokens must have this issuer and this audience; empty for any.
 	issuer, audience string
 	ofMeta, ofLabels mapping
 	template         *jwks.Template
 	endpoint         *jwks.Endpoint
 }
 
-// addProviders adds the providers of a section; none if it has its keys in itself. Errors name the
-// key below the section.
+// addProviders adds the providers of a section. Errors name the key below it.
 func (v *Verifier) addProviders(cfg *config.Token, cache *jwks.Cache) error {
 	if at := cfg.JWKSPublicEndpoint; at != "" {
 		const key = "jwks_public_endpoint"
@@ -66,7 +64,7 @@ func (v *Verifier) addProviders(cfg *config.Token, cache *jwks.Cache) error {
 	return nil
 }
 
-// addProvider adds a provider with its URL and its TLS object, which is at a key below the section.
+// addProvider adds a provider. tlsKey is the key of its TLS object below the section.
 func (v *Verifier) addProvider(p provider, at, tlsKey string, secure config.TLS, cache *jwks.Cache) (err error) {
 	if p.template, err = jwks.ParseTemplate(at); err != nil {
 		return fmt.Errorf("%s: %w", p.key, err)
@@ -84,8 +82,8 @@ func (v *Verifier) addProvider(p provider, at, tlsKey string, secure config.TLS,
 	return nil
 }
 
-// Prefetch begins to fetch the JWKS that the configuration names, so that the first clients need
-// not wait for them, and the log tells at once if that fails.
+// Prefetch begins to fetch the configured JWKS, so that the first clients need not wait, and failures are logged at
+// once.
 func (v *Verifier) Prefetch() {
 	if v.skipSignature {
 		return
@@ -98,7 +96,6 @@ func (v *Verifier) Prefetch() {
 	}
 }
 
-// provided returns the key of a token in the JWKS of its provider.
 func (v *Verifier) provided(ctx context.Context, t *parsed, issuer string, audience []string) ([]any, string, error) {
 	p := v.provider(issuer, audience)
 	if p == nil {
@@ -121,8 +118,7 @@ func (v *Verifier) provided(ctx context.Context, t *parsed, issuer string, audie
 	return []any{key}, p.key, nil
 }
 
-// provider returns the one for a token: with the issuer and one of the audiences, else with the
-// issuer alone; nil if there is none.
+// provider returns the provider with the issuer and one of the audiences, else with the issuer alone.
 func (v *Verifier) provider(issuer string, audience []string) (found *provider) {
 	for i := range v.providers {
 		switch p := &v.providers[i]; {
@@ -136,8 +132,7 @@ func (v *Verifier) provider(issuer string, audience []string) (found *provider) 
 	return found
 }
 
-// groups returns the named groups of issuer_regex, and of audience_regex for the first audience
-// that matches.
+// groups returns the named groups of issuer_regex, and of audience_regex for the first matching audience.
 func (v *Verifier) groups(issuer string, audience []string) map[string]string {
 	values := make(map[string]string)
 	take := func(re *regexp.Regexp, text string) bool {

@@ -12,22 +12,19 @@ import (
 
 // Claims of a token to sign.
 type Claims struct {
-	// User is the user ID; empty for an anonymous user.
-	User string
-	// Channel makes it a subscription token.
+	// User is empty for an anonymous user.
+	User    string
 	Channel string
-	// Channels are the channels that the server subscribes the client to; only in connection tokens.
+	// Channels are subscribed by the server; only in connection tokens.
 	Channels []string
-	// TTL until the token expires, rounded down to seconds; 0 or less for a token
-	// that does not expire.
+	// TTL is rounded down to seconds; 0 or less: the token does not expire.
 	TTL time.Duration
-	// Info is JSON: connection info, or channel info of a subscription token.
+	// Info is JSON: info of the connection, or of the channel.
 	Info json.RawMessage
 }
 
-// Sign returns a token that is signed by HS256 with the secret of a section. It
-// fails if the section has none. It adds the issuer and the audience that the section requires,
-// without which the token would be invalid.
+// Sign returns a token that is signed with HS256, with the issuer and the audience that the section requires. It fails
+// if the section has no secret.
 func Sign(cfg config.Token, c Claims, now time.Time) (string, error) {
 	if cfg.HMACSecretKey == "" {
 		return "", errors.New("hmac_secret_key: is required to sign tokens")

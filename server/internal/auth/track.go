@@ -15,7 +15,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// trackGrace is how long a track signature is accepted behind its exp.
+// trackGrace is how long a track signature is accepted after its exp.
 const trackGrace = 5 * time.Second
 
 var (
@@ -26,8 +26,8 @@ var (
 	errTrackExpired = errors.Join(ErrExpired, errors.New("the track signature has expired"))
 )
 
-// VerifyTrack verifies the signature that lets a user track keys of a channel, in the order of the keys. It
-// returns when the signature expires; the zero time: never. The error wraps ErrExpired if it has.
+// VerifyTrack verifies the signature with which a user tracks keys of a channel, in their order. It returns when the
+// signature expires; the zero time: never. The error wraps ErrExpired if it has expired.
 func VerifyTrack(cfg *config.SharedPoll, signature, user, channel string, keys []string, now time.Time) (expireAt time.Time, err error) {
 	s, err := parseTrack(signature)
 	if err != nil {
@@ -52,13 +52,12 @@ func VerifyTrack(cfg *config.SharedPoll, signature, user, channel string, keys [
 	return expireAt, nil
 }
 
-// SignTrack returns the signature that lets a user track keys of a channel until exp, in Unix seconds; 0: for ever.
+// SignTrack returns such a signature. exp is in Unix seconds; 0: for ever.
 func SignTrack(secret, user, channel string, keys []string, iat, exp int64) string {
 	s := track{iatText: strconv.FormatInt(iat, 10), expText: strconv.FormatInt(exp, 10)}
 	return s.iatText + ":" + s.expText + ":" + hex.EncodeToString(s.sum(secret, user, channel, keys))
 }
 
-// track is a signature.
 type track struct {
 	iat, exp         int64
 	iatText, expText string
@@ -82,10 +81,8 @@ func parseTrack(signature string) (s track, err error) {
 	return s, nil
 }
 
-// maxSeconds is the last second of the year 9999.
 const maxSeconds = 253402300799
 
-// seconds reads a decimal number without a sign, as a signature has it.
 func seconds(text string) (int64, error) {
 	n, err := strconv.ParseUint(text, 10, 63)
 	if err != nil || n > maxSeconds {
@@ -94,7 +91,7 @@ func seconds(text string) (int64, error) {
 	return int64(n), nil
 }
 
-// by tells whether the signature was made with a secret. No secret has made any.
+// by tells whether the signature was made with a secret.
 func (s *track) by(secret, user, channel string, keys []string) bool {
 	return secret != "" && hmac.Equal(s.mac, s.sum(secret, user, channel, keys))
 }
@@ -107,7 +104,6 @@ func (s *track) sum(secret, user, channel string, keys []string) []byte {
 	return h.Sum(nil)
 }
 
-// join writes texts with a zero byte between them.
 func join(h hash.Hash, texts ...string) {
 	for i, t := range texts {
 		if i > 0 {

@@ -23,18 +23,17 @@ import (
 )
 
 const (
-	// Timeout of a request, from the first byte sent to the last one received.
+	// Timeout of a request.
 	Timeout = time.Second
-	// attempts of a fetch: a second one, at once, if the first fails.
+	// attempts of a fetch: the second one follows at once.
 	attempts = 2
-	// maxBody bounds the body of a set, bytes. Providers send less than 10 KB.
+	// maxBody is the largest JWKS, in bytes. Providers send less than 10 KB.
 	maxBody = 1 << 20
-	// Bounds of the size of RSA keys: crypto/rsa does not verify with smaller ones, and to
-	// verify with larger ones takes too long.
+	// crypto/rsa does not verify with smaller keys; with larger ones it takes too long.
 	minRSABits, maxRSABits = 1024, 8192
 )
 
-// newClient returns a client that follows no redirects: the configuration alone decides which host to trust.
+// newClient returns a client without redirects: the configuration alone decides which host to trust.
 func (c *Cache) newClient(secure *tls.Config) *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -45,7 +44,7 @@ func (c *Cache) newClient(secure *tls.Config) *http.Client {
 	}
 }
 
-// fetch requests a set. skipped says why some of its keys cannot be used.
+// fetch requests a JWKS. skipped says why some keys cannot be used.
 func (e *Endpoint) fetch(ctx context.Context, at string) (keys []key, skipped, err error) {
 	for range attempts {
 		var body []byte
@@ -114,7 +113,6 @@ func plain(err error) error {
 	return err
 }
 
-// redacted is a URL as logs may show it.
 func redacted(at string) string {
 	u, err := url.Parse(at)
 	if err != nil {
@@ -125,7 +123,6 @@ func redacted(at string) string {
 	return text[:min(len(text), 256)]
 }
 
-// jwk is a key as a set has it.
 type jwk struct {
 	Kty string `json:"kty"`
 	Kid string `json:"kid"`
@@ -138,8 +135,7 @@ type jwk struct {
 	Y   string `json:"y"`
 }
 
-// parse returns the keys of a set that are for signatures. skipped is about keys that are malformed; err says that no
-// key is left.
+// parse returns the keys for signatures. skipped is about malformed keys; err says that no key is left.
 func parse(body []byte) (keys []key, skipped, err error) {
 	var doc struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -169,7 +165,6 @@ func parse(body []byte) (keys []key, skipped, err error) {
 	return keys, skipped, nil
 }
 
-// public returns the key and the algorithms that it is for.
 func (j *jwk) public() (crypto.PublicKey, []string, error) {
 	switch j.Kty {
 	case "RSA":

@@ -1,9 +1,6 @@
-// Package jwks finds the public keys that tokens are verified with in JSON Web Key Sets, which
-// identity providers serve over HTTP (docs/tokens.md).
-//
-// The keys of a set stay in use until a fetch brings others, so no client is refused if an endpoint is slow or broken
-// for a while. A key that is not known is looked for at once, by one fetch for all goroutines that wait for the key,
-// and by at most one fetch per Interval.
+// Package jwks finds the public keys of tokens in JSON Web Key Sets, which identity providers serve over HTTP
+// (docs/tokens.md). Keys stay in use until a fetch brings others, so a slow or broken endpoint refuses no client for a
+// while. An unknown key starts a fetch at once, for all goroutines that wait for it, and at most one per Interval.
 package jwks
 
 import (
@@ -23,36 +20,31 @@ import (
 )
 
 const (
-	// Interval is the least time from the beginning of one fetch of a set to the next one.
+	// Interval is the shortest time between the beginnings of two fetches of a set.
 	Interval = 2 * time.Second
-	// RenewAfter is the age of keys that makes the cache fetch their set again. The keys stay in use meanwhile.
+	// RenewAfter is the age of keys with which the cache fetches them again; they stay in use.
 	RenewAfter = time.Hour
-	// retryAfter is the least time between fetches that only renew keys.
+	// retryAfter is the shortest time between fetches that only renew keys.
 	retryAfter = 30 * time.Second
-	// KeepFor is how long keys stay in use that no fetch has confirmed.
+	// KeepFor is how long keys stay in use without a successful fetch.
 	KeepFor = 24 * time.Hour
-	// maxSets bounds the sets of a cache. A template whose claims are a closed set has few;
-	// without the safety check a client can ask for any number.
-	maxSets = 1000
-	// maxFetches bounds the fetches of a cache that are under way at a time.
+	// maxSets bounds the sets of a cache. Without the safety check of templates, a client can ask for any number.
+	maxSets    = 1000
 	maxFetches = 16
 )
 
-// Errors of Endpoint.Key. None of them has a part of the token.
+// Errors of Endpoint.Key. None has a part of the token.
 var (
-	// ErrUnknown: the set has no key of this ID.
-	ErrUnknown = errors.New("the JWKS has no key with the token's kid")
-	// ErrAlgorithm: the key of this ID is for other algorithms.
+	ErrUnknown   = errors.New("the JWKS has no key with the token's kid")
 	ErrAlgorithm = errors.New("the key with the token's kid is for another algorithm")
-	// ErrUnavailable: the key is not known, and the last fetch of the set failed.
+	// ErrUnavailable: the key is not known, and the last fetch failed.
 	ErrUnavailable = errors.New("the key with the token's kid is not known, and the JWKS cannot be fetched")
 
 	errClosed = errors.New("the server is stopping")
 	errFull   = errors.New("too many different URLs of JWKS are asked for at a time")
 )
 
-// Cache holds the sets that have been fetched. It outlives the configuration, so that a reload
-// forgets no keys. Its methods may be called from any goroutine.
+// Cache holds fetched sets. It outlives the configuration, so that a reload forgets no keys. Any goroutine may use it.
 type Cache struct {
 	// Dial, if set before the first call of Endpoint, opens connections.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -71,22 +63,19 @@ type Cache struct {
 	fetches sync.WaitGroup
 }
 
-// source identifies a set.
 type source struct {
 	url string
 	tls config.TLS
 }
 
-// NewCache returns an empty cache. Faults of endpoints are written to log, wrapped by logging.Wrap;
-// nil: slog.Default(). Close it.
+// NewCache returns an empty cache, which must be closed. log is wrapped by logging.Wrap.
 func NewCache(log *slog.Logger) *Cache {
 	c := &Cache{log: logging.Wrap(log), places: make(chan struct{}, maxFetches), most: maxSets, sets: make(map[source]*set)}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	return c
 }
 
-// Close gives up fetches that are under way, and waits for their end. Lookups of keys that are
-// not known fail from then on.
+// Close ends running fetches and waits for them. Lookups of unknown keys fail then.
 func (c *Cache) Close() {
 	c.running.Lock()
 	c.closed = true
@@ -95,7 +84,7 @@ func (c *Cache) Close() {
 	c.fetches.Wait()
 }
 
-// run runs f in the background; it reports false after Close.
+// run runs f in the background; false after Close.
 func (c *Cache) run(f func()) bool {
 	c.running.Lock()
 	defer c.running.Unlock()
@@ -105,7 +94,7 @@ func (c *Cache) run(f func()) bool {
 	return !c.closed
 }
 
-// set returns the set of a source, nil if there is no room for it.
+// set returns the set of a source, nil if there is no room.
 func (c *Cache) set(from source) *set {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +110,7 @@ func (c *Cache) set(from source) *set {
 	return s
 }
 
-// makeRoom forgets the set that was not used for longest, one without keys if there is any.
+// makeRoom forgets the set that was not used for longest, preferably one without keys.
 func (c *Cache) makeRoom() bool {
 	var oldest *set
 	var hasKeys bool
@@ -138,7 +127,7 @@ func (c *Cache) makeRoom() bool {
 	return oldest != nil
 }
 
-// Endpoint fetches sets on behalf of one key of the configuration.
+// Endpoint fetches sets for one key of the configuration.
 type Endpoint struct {
 	cache  *Cache
 	key    string
@@ -146,8 +135,7 @@ type Endpoint struct {
 	client *http.Client
 }
 
-// Endpoint returns an endpoint. key is the key of the configuration that has its URL, for the
-// log; secure is its TLS object.
+// Endpoint returns an endpoint. The log names it by key, the configuration key of its URL.
 func (c *Cache) Endpoint(key string, secure config.TLS) (*Endpoint, error) {
 	cfg, err := secure.ClientConfig()
 	if err != nil {
@@ -159,9 +147,8 @@ func (c *Cache) Endpoint(key string, secure config.TLS) (*Endpoint, error) {
 	return &Endpoint{cache: c, key: key, tls: secure, client: c.newClient(cfg)}, nil
 }
 
-// Key returns the public key with an ID for signatures of an algorithm, such as ES256, in the set
-// at a URL: a *rsa.PublicKey, a *ecdsa.PublicKey or an ed25519.PublicKey. If the key is not known it
-// waits until the set has been fetched, for a few seconds at most, or until ctx ends.
+// Key returns the public key with an ID for an algorithm such as ES256: *rsa.PublicKey, *ecdsa.PublicKey or
+// ed25519.PublicKey. It waits for a fetch if the key is not known, a few seconds or until ctx ends.
 func (e *Endpoint) Key(ctx context.Context, url, kid, alg string) (crypto.PublicKey, error) {
 	s := e.cache.set(source{url, e.tls})
 	if s == nil {
@@ -181,14 +168,14 @@ func (e *Endpoint) Key(ctx context.Context, url, kid, alg string) (crypto.Public
 	}
 }
 
-// Probe fetches the set at a URL, without a look at the cache or a change of it, and returns its number of keys.
-// skipped says why some of its keys cannot be used. If ctx has a deadline, that counts instead of Timeout.
+// Probe fetches the set at a URL without the cache, and returns its number of keys. skipped says why some cannot be
+// used. A deadline of ctx replaces Timeout.
 func (e *Endpoint) Probe(ctx context.Context, url string) (keys int, skipped, err error) {
 	list, skipped, err := e.fetch(ctx, url)
 	return len(list), skipped, err
 }
 
-// Prefetch begins to fetch the set at a URL, unless its keys are known.
+// Prefetch begins to fetch the set at a URL unless its keys are known.
 func (e *Endpoint) Prefetch(url string) {
 	s := e.cache.set(source{url, e.tls})
 	if s == nil {
@@ -201,19 +188,18 @@ func (e *Endpoint) Prefetch(url string) {
 	}
 }
 
-// set is a JWKS as it was last fetched.
 type set struct {
 	cache  *Cache
 	source source
 	used   time.Time // guarded by cache.mu
 
 	mu sync.Mutex
-	// keys are from the last fetch that succeeded, which ended at confirmed.
+	// keys are from the last successful fetch, which ended at confirmed.
 	keys      []key
 	confirmed time.Time
 	began     time.Time // when the last request was sent
 	outage    logging.Outage
-	// fetching is closed when the fetch under way ends; nil if there is none.
+	// fetching is closed when the running fetch ends; nil if there is none.
 	fetching chan struct{}
 }
 
@@ -223,8 +209,8 @@ func (s *set) state() (hasKeys, busy bool) {
 	return len(s.keys) > 0, s.fetching != nil
 }
 
-// find looks for a key. If it is not known, and no request that was sent after the caller arrived
-// has been answered, find returns a channel instead; the caller tries again when it is closed.
+// find looks for a key. If it is not known, and no request that was sent after arrived has been answered, find returns a
+// channel that is closed when the caller should try again.
 func (s *set) find(e *Endpoint, kid, alg string, arrived time.Time) (crypto.PublicKey, <-chan struct{}, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -260,8 +246,7 @@ func (s *set) find(e *Endpoint, kid, alg string, arrived time.Time) (crypto.Publ
 	return nil, s.fetching, nil
 }
 
-// fetch begins to fetch the set after a time; it reports false if the cache is closed. The caller
-// holds s.mu, and there is no fetch under way.
+// fetch begins a fetch after a time; false if the cache is closed. The caller holds s.mu, and no fetch is running.
 func (s *set) fetch(e *Endpoint, after time.Duration) bool {
 	done := make(chan struct{})
 	if !s.cache.run(func() { s.fetchNow(e, after, done) }) {
@@ -313,10 +298,9 @@ func (s *set) report(e *Endpoint, keys []key, skipped, err error) {
 	}
 }
 
-// key is a public key of a set.
 type key struct {
 	id string
-	// only is the one algorithm that the key is for; "" if all of its kind are.
+	// only is the one algorithm of the key; "" if it is for all of its kind.
 	only   string
 	algs   []string
 	public crypto.PublicKey

@@ -15,14 +15,13 @@ import (
 type Template struct {
 	text  string
 	names []string // of the placeholders
-	// origin is the scheme, the user and the host, which no value changes.
+	// origin has scheme, user and host, which no value changes.
 	origin string
 }
 
 var placeholder = regexp.MustCompile(`\{\{(\w+)\}\}`)
 
-// ParseTemplate parses an http:// or https:// URL. Placeholders may be in its path and in its
-// query.
+// ParseTemplate parses an http:// or https:// URL with placeholders in path and query.
 func ParseTemplate(text string) (*Template, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -49,8 +48,8 @@ func origin(u *url.URL) string { return u.Scheme + "://" + u.User.String() + "@"
 // Static tells that the template has no placeholder.
 func (t *Template) Static() bool { return len(t.names) == 0 }
 
-// URL puts values in the place of placeholders; placeholders without a value become empty. The path must be clean:
-// without . and .., double slashes, and a slash at its end.
+// URL fills in the placeholders, with nothing if there is no value. The path must be clean: without ., .., double
+// slashes and a slash at its end.
 func (t *Template) URL(values map[string]string) (string, error) {
 	text := placeholder.ReplaceAllStringFunc(t.text, func(p string) string { return values[p[2:len(p)-2]] })
 	u, err := url.Parse(text)
@@ -63,9 +62,9 @@ func (t *Template) URL(values map[string]string) (string, error) {
 	return text, nil
 }
 
-// CheckSafe refuses a template whose placeholders are filled from claims that may be anything, because values are taken
-// from tokens before their signatures are verified. patterns are the regular expressions that match claims. Each group
-// that fills a placeholder must be a choice of literal texts, and no pattern may have a class of characters.
+// CheckSafe refuses placeholders with values that can be anything, because they are taken from tokens that are not
+// verified yet. patterns match claims: each group that fills a placeholder must be a choice of literal texts, and no
+// pattern may have a class of characters.
 func (t *Template) CheckSafe(patterns ...*regexp.Regexp) error {
 	if t.Static() {
 		return nil
@@ -88,7 +87,7 @@ func (t *Template) CheckSafe(patterns ...*regexp.Regexp) error {
 	return nil
 }
 
-// hasClass reports an unescaped [, and escapes that stand for many characters.
+// hasClass reports [ without a backslash, and escapes for many characters.
 func hasClass(pattern string) bool {
 	for i := 0; i < len(pattern); i++ {
 		switch pattern[i] {
@@ -104,8 +103,7 @@ func hasClass(pattern string) bool {
 	return false
 }
 
-// open returns the name of a group that fills a placeholder, and is no choice of literal texts; ""
-// if there is none.
+// open returns the name of a group that fills a placeholder and is not a choice of literal texts.
 func (t *Template) open(re *syntax.Regexp) string {
 	if re.Op == syntax.OpCapture && slices.Contains(t.names, re.Name) && !closed(re.Sub[0]) {
 		return re.Name
@@ -118,8 +116,8 @@ func (t *Template) open(re *syntax.Regexp) string {
 	return ""
 }
 
-// closed reports whether an expression is a choice of literal texts. A class is one: the parser
-// makes it of a choice of single characters, as the pattern has none.
+// closed reports whether an expression is a choice of literal texts. The parser makes a class of a choice of single
+// characters; the pattern has no other classes.
 func closed(re *syntax.Regexp) bool {
 	switch re.Op {
 	case syntax.OpLiteral, syntax.OpCharClass, syntax.OpEmptyMatch:
