@@ -6,12 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// maxConcurrent is the most commands of a parallel batch that are in work at a time, not counting commands that
-// publish.
+// maxConcurrent is how many commands of a parallel batch run at the same time, not counting publish commands.
 const maxConcurrent = 1024
 
-// Batch executes a batch command. It never fails as a whole. Publish commands in
-// a row, or all of them if the order does not matter, go to the node together.
+// Batch executes a batch command. Publish commands in a row, or all of them if the order does not matter, go to the node
+// together.
 func (e *Executor) Batch(ctx context.Context, r *BatchRequest) (*BatchResponse, error) {
 	res := &BatchResponse{Replies: make([]Reply, len(r.Commands))}
 	e = e.frozen()
@@ -35,8 +34,7 @@ func (e *Executor) Batch(ctx context.Context, r *BatchRequest) (*BatchResponse, 
 	return res, nil
 }
 
-// parallel starts executing the commands that do not publish; wait returns when
-// all are done.
+// parallel starts the commands that do not publish; wait returns when all are done.
 func (e *Executor) parallel(ctx context.Context, commands []Command, replies []Reply) (wait func()) {
 	var wg sync.WaitGroup
 	var others []int
@@ -57,7 +55,6 @@ func (e *Executor) parallel(ctx context.Context, commands []Command, replies []R
 	return wg.Wait
 }
 
-// publishes are the publish commands of a batch on their way to the node.
 type publishes struct {
 	e       *Executor
 	replies []Reply
@@ -95,11 +92,9 @@ func (p *publishes) flush(ctx context.Context) {
 	})
 }
 
-// results holds the results of many publications, which are freed together.
 type results struct{ free []PublishResult }
 
-// keep returns a copy of res. When memory for copies runs out, it makes more, for room of
-// them.
+// keep returns a copy of res. If needed, it makes memory for room copies.
 func (s *results) keep(res PublishResult, room int) *PublishResult {
 	if res == (PublishResult{}) {
 		return nowhere
@@ -112,10 +107,8 @@ func (s *results) keep(res PublishResult, room int) *PublishResult {
 	return kept
 }
 
-// nowhere is the result of a publication without history.
 var nowhere = new(PublishResult)
 
-// reply executes a command. The result is an *Error if it fails.
 func (e *Executor) reply(ctx context.Context, c *Command) Result {
 	switch r := c.Request.(type) {
 	case nil:

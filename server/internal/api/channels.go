@@ -10,7 +10,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/channels"
 )
 
-// surveyTimeout bounds the wait for the nodes' lists of channels.
+// surveyTimeout bounds the wait for answers of nodes.
 const surveyTimeout = 10 * time.Second
 
 // Presence executes a presence command.
@@ -55,7 +55,7 @@ func (e *Executor) History(ctx context.Context, r *HistoryRequest) (*HistoryResu
 	if err != nil {
 		return nil, e.failed(ctx, MethodHistory, r.Channel, err)
 	}
-	// Nothing is before offset 0. Ref answers with an internal error.
+	// There is nothing before offset 0. Centrifugo answers with an internal error.
 	if r.Since != nil && r.Reverse && r.Since.Offset == 0 {
 		return nil, e.failed(ctx, MethodHistory, r.Channel, errSince)
 	}
@@ -94,7 +94,7 @@ func (e *Executor) checkHistory(name string) (channels.Channel, error) {
 	return ch, nil
 }
 
-// Channels executes a channels command. All nodes match the pattern themselves.
+// Channels executes a channels command. The nodes match the pattern.
 func (e *Executor) Channels(ctx context.Context, r *ChannelsRequest) (*ChannelsResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, surveyTimeout)
 	defer cancel()

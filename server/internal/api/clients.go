@@ -9,8 +9,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/channels"
 )
 
-// whom selects connections of a user; client and session narrow the choice. Without a user it selects anonymous
-// connections.
+// target selects connections of a user; without one, anonymous connections.
 func whom(user, client, session string) gyro.Target {
 	return gyro.Target{User: user, Anonymous: user == "", Client: client, Session: session}
 }
@@ -34,8 +33,7 @@ func (e *Executor) Subscribe(ctx context.Context, r *SubscribeRequest) (*Subscri
 	}
 	opts := channels.Subscription(ch, channels.SourceServerAPI)
 	if len(ch.FullStates) == 0 {
-		// A program that subscribes a client asks for the stream, also if the namespace forces something else on
-		// clients.
+		// A backend that subscribes a client wants the stream, whatever the namespace forces on clients.
 		opts.RecoveryMode, opts.AutoRecover = channel.RecoverStream, false
 	}
 	channels.Override(&opts, auth.OverrideOf(r.Override))
@@ -50,8 +48,8 @@ func (e *Executor) Subscribe(ctx context.Context, r *SubscribeRequest) (*Subscri
 	return &SubscribeResult{}, nil
 }
 
-// Unsubscribe executes an unsubscribe command. Unlike Ref it refuses an empty
-// channel: clients would be told of the end of a subscription that has no name.
+// Unsubscribe executes an unsubscribe command. Unlike Centrifugo it refuses an empty channel: clients would be told that
+// a subscription without a name has ended.
 func (e *Executor) Unsubscribe(ctx context.Context, r *UnsubscribeRequest) (*UnsubscribeResult, error) {
 	if _, err := e.channel(r.Channel); err != nil {
 		return nil, e.failed(ctx, MethodUnsubscribe, r.Channel, err)

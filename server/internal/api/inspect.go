@@ -47,8 +47,7 @@ func (r *ConnectionsRequest) Filter() inspect.Filter {
 	}
 }
 
-// badFilter is the error for a filter that the node refuses. The node's error for an expression names the mistake in
-// it.
+// badFilter is the error for a filter that the node refuses; for an expression it names the mistake.
 func badFilter(err error) error {
 	if !errors.Is(err, inspect.ErrExpression) {
 		return errFilter
@@ -108,8 +107,7 @@ func (e *Executor) Explain(ctx context.Context, r *ExplainRequest) (*ExplainResu
 	return res, nil
 }
 
-// explainSubscribe explains the decision of the rules on a client without a token, and lists the options of the
-// namespace for subscribers.
+// explainSubscribe explains the decision on a client without a token, and lists the namespace's options for subscribers.
 func (e *Executor) explainSubscribe(user, name string) *SubscribeExplanation {
 	resolver, f := e.channels(), channels.Facts{User: user, Insecure: e.insecure != nil && e.insecure()}
 	why := resolver.ExplainSubscribe(name, f, false)
@@ -132,14 +130,14 @@ func (e *Executor) explainSubscribe(user, name string) *SubscribeExplanation {
 	return out
 }
 
-// The values of SubscribeExplanation.Decision.
+// Values of SubscribeExplanation.Decision.
 const (
 	Allowed = "allowed"
 	Refused = "refused"
 	Backend = "backend"
 )
 
-// gather asks the nodes for connections and events of a user. It leaves out channels that the sender may not name.
+// gather asks the nodes for connections and events of a user, without channels that the sender may not name.
 func (e *Executor) gather(ctx context.Context, c *explain.Case, limit int) error {
 	var (
 		found       inspect.Connections
@@ -173,7 +171,6 @@ func (e *Executor) gather(ctx context.Context, c *explain.Case, limit int) error
 	c.Events = slices.DeleteFunc(log.Events, func(v inspect.Event) bool {
 		return e.mayName(v.Channel) != nil || c.Channel != "" && v.Channel != "" && v.Channel != c.Channel
 	})
-	// New epochs of the channel concern all its subscribers.
 	for _, v := range epochs.Events {
 		if v.Kind == inspect.NewEpoch {
 			c.Events = append(c.Events, v)
@@ -183,18 +180,16 @@ func (e *Executor) gather(ctx context.Context, c *explain.Case, limit int) error
 	if len(c.Connections) > 0 {
 		return nil
 	}
-	// The user may be one of the clients that were refused before their user was known.
 	if log, err := e.node.Flight(ctx, inspect.Query{Since: time.Now().Add(-strangers), Limit: inspect.MaxLimit}); err == nil {
 		c.Refused = slices.DeleteFunc(log.Events, func(v inspect.Event) bool { return v.Kind != inspect.Refused || v.User != "" || v.Channel != "" })
 	}
 	return nil
 }
 
-// strangers is from when on refusals of clients without a user count.
+// strangers is how old refusals of clients without a user may be.
 const strangers = 10 * time.Minute
 
-// partial returns which nodes have not answered a survey whose other answers are of use. bad is the error for
-// a request that the node refuses.
+// partial returns which nodes have not answered a survey. bad is the error for a request that the node refuses.
 func partial(err, bad error) (incomplete string, _ error) {
 	switch {
 	case errors.Is(err, gyro.ErrNoAnswer):
@@ -205,8 +200,7 @@ func partial(err, bad error) (incomplete string, _ error) {
 	return "", err
 }
 
-// connections converts the connections of an answer. hidden tells that it left out subscriptions, because the sender
-// has no right to their channels.
+// connections converts connections. hidden: it left out channels to which the sender has no right.
 func (e *Executor) connections(list []inspect.Connection) (_ map[string]*ConnectionInfo, hidden bool) {
 	infos := make(map[string]*ConnectionInfo, len(list))
 	for i := range list {
@@ -216,13 +210,13 @@ func (e *Executor) connections(list []inspect.Connection) (_ map[string]*Connect
 	return infos, hidden
 }
 
-// Describe returns everything that is known of a connection, for senders with all rights.
+// Describe returns all about a connection, for senders with all rights.
 func Describe(c *inspect.Connection) *ConnectionInfo {
 	i, _ := describe(c, func(string) error { return nil })
 	return i
 }
 
-// describe leaves out subscriptions to channels that may not be named. hidden tells that there are some.
+// describe leaves out subscriptions that mayName refuses.
 func describe(c *inspect.Connection, mayName func(ch string) error) (i *ConnectionInfo, hidden bool) {
 	i = &ConnectionInfo{
 		AppName: c.AppName, AppVersion: c.AppVersion, Transport: c.Transport, Protocol: c.Protocol, User: c.User,
@@ -256,7 +250,7 @@ func tokenInfo(t *channel.Token) *TokenInfo {
 	return &TokenInfo{UID: t.ID, IssuedAt: t.IssuedAt}
 }
 
-// events converts the events of an answer. It leaves out events of channels that the sender has no right to.
+// events converts events, without channels to which the sender has no right.
 func (e *Executor) events(list []inspect.Event) []FlightEvent {
 	events := make([]FlightEvent, 0, len(list))
 	for _, v := range list {
@@ -271,7 +265,6 @@ func (e *Executor) events(list []inspect.Event) []FlightEvent {
 	return events
 }
 
-// tree returns the filter as the client protocol has it.
 func (n *FilterNode) tree() *protocol.FilterNode {
 	if n == nil {
 		return nil

@@ -6,11 +6,10 @@ import (
 	"github.com/gyrohq/gyro/server/internal/channels"
 )
 
-// Keyed executes the commands of map and shared poll channels, after the request has passed the checks of its fields;
-// B64Data is then decoded into Data. Errors are mapped like errors of a node. The methods may be called from any
-// goroutine.
+// Keyed executes commands of map and shared poll channels after the checks of their fields; B64Data is decoded into
+// Data. Errors are mapped like errors of a node. Any goroutine may call it.
 type Keyed interface {
-	// MapPublish gets Delta with the namespace's delta_publish applied.
+	// MapPublish gets Delta with delta_publish applied.
 	MapPublish(ctx context.Context, r *MapPublishRequest) (*MapPublishResult, error)
 	MapRemove(ctx context.Context, r *MapRemoveRequest) (*MapRemoveResult, error)
 	MapReadState(ctx context.Context, r *MapReadStateRequest) (*MapReadStateResult, error)
@@ -20,7 +19,6 @@ type Keyed interface {
 	SharedPollPublish(ctx context.Context, r *SharedPollPublishRequest) (*SharedPollPublishResult, error)
 }
 
-// mapChannel resolves a channel that must be of a map type.
 func (e *Executor) mapChannel(name string) (channels.Channel, error) {
 	ch, err := e.channel(name)
 	if err == nil && !ch.IsMap() {
@@ -29,7 +27,7 @@ func (e *Executor) mapChannel(name string) (channels.Channel, error) {
 	return ch, err
 }
 
-// keyed calls a method of Keyed with a request for a channel.
+// keyed calls a method of Keyed.
 func keyed[Q, R any](ctx context.Context, e *Executor, m Method, ch string, call func(Keyed, context.Context, *Q) (*R, error), r *Q) (*R, error) {
 	if e.keyed == nil {
 		return nil, e.failed(ctx, m, ch, errKeyed)

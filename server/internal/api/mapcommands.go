@@ -9,16 +9,15 @@ import (
 	"github.com/gyrohq/gyro/server/internal/channels"
 )
 
-// KeyedCommands implement Keyed. Any goroutine may call their methods.
+// KeyedCommands implement Keyed.
 type KeyedCommands struct {
-	Node *gyro.Node
-	// Channels returns the present configuration of channels.
+	Node     *gyro.Node
 	Channels func() *channels.Resolver
 }
 
 var _ Keyed = (*KeyedCommands)(nil)
 
-// change makes a change with the options of the channel's namespace, completed by with.
+// change makes a change with the options of the namespace, completed by with.
 func (c *KeyedCommands) change(ctx context.Context, ch string, pub *channel.Publication, with func(*channel.MapOptions)) (channel.MapResult, error) {
 	of, err := c.Channels().Named(ch)
 	if err != nil {
@@ -92,7 +91,7 @@ func (c *KeyedCommands) MapReadStream(ctx context.Context, r *MapReadStreamReque
 	return &MapReadStreamResult{Entries: entries(h.Publications), Offset: h.Top.Offset, Epoch: h.Top.Epoch}, nil
 }
 
-// lost tells whether the change behind an offset is not in the stream any more.
+// lost tells whether the stream no longer has the change after an offset.
 func lost(h gyro.History, since uint64) bool {
 	if len(h.Publications) == 0 {
 		return h.Top.Offset > since

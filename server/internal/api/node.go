@@ -48,8 +48,7 @@ func (e *Executor) RPC(ctx context.Context, r *RPCRequest) (*RPCResult, error) {
 	return &RPCResult{Data: data}, nil
 }
 
-// callRPC keeps a panic of an extension from ending the process: in a parallel
-// batch no other code of the goroutine would stop it.
+// callRPC recovers a panic of an extension: in a parallel batch no other code of the goroutine would.
 func callRPC(ctx context.Context, h RPCHandler, params []byte) (data []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {

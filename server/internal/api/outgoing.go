@@ -9,22 +9,19 @@ import (
 	"github.com/gyrohq/gyro/server/internal/channels"
 )
 
-// batch collects publications for the node. It is reused: a command allocates
-// none of this.
+// batch collects publications for the node. It is reused, so a command allocates none of this.
 type batch struct {
-	// channels are in force for all items.
 	channels *channels.Resolver
 	items    []gyro.BatchPublication
-	// most is the number of publications that are gathered: Config.BatchSize.
+	// limit is Config.BatchSize.
 	most int
-	// own are options for items that share none. They stay where they are, as items
-	// refer to them.
+	// own are options of single items. They do not move, as items refer to them.
 	own []*[ownChunk]gyro.PublishOptions
-	// plain are the kinds of channels that publications without options go to.
+	// plain are the kinds of channels of publications without options.
 	plain kinds
-	// shared tells that data lies in memory that other commands share.
+	// shared: data is in memory that other commands share.
 	shared bool
-	// id tells the caller of put which item is which.
+	// id identifies the items for the caller of put.
 	id []int
 }
 
@@ -38,17 +35,15 @@ func (e *Executor) newBatch() *batch {
 	return b
 }
 
-// release gives back a batch that has been flushed. One that a panic left behind is
-// not reused.
+// release gives back a flushed batch. After a panic a batch is not reused.
 func (b *batch) release() {
-	// The pool keeps neither a configuration nor the memory of a request alive.
 	b.channels, b.shared, b.plain = nil, false, kinds{options: b.plain.options}
 	batches.Put(b)
 }
 
 func (b *batch) full() bool { return len(b.items) >= b.most }
 
-// put adds a publication, unless the batch is full. The caller must not change the options before the flush.
+// put adds a publication to a batch that is not full. The options must not change before the flush.
 func (b *batch) put(id int, ch string, data []byte, o *gyro.PublishOptions) {
 	if b.shared && o.HistorySize > 0 {
 		data = bytes.Clone(data) // or history would keep the other commands in memory, too
@@ -57,7 +52,7 @@ func (b *batch) put(id int, ch string, data []byte, o *gyro.PublishOptions) {
 	b.items = append(b.items, gyro.BatchPublication{Channel: ch, Data: data, Options: o})
 }
 
-// options returns room for the options of the next item.
+// options returns memory for the options of the next item.
 func (b *batch) options() *gyro.PublishOptions {
 	i := len(b.items)
 	if i/ownChunk == len(b.own) {
@@ -66,7 +61,6 @@ func (b *batch) options() *gyro.PublishOptions {
 	return &b.own[i/ownChunk][i%ownChunk]
 }
 
-// add checks a publish command and puts its publication.
 func (b *batch) add(id int, r *PublishRequest) error {
 	if r.Channel == "" {
 		return errNoChannel
@@ -89,8 +83,7 @@ func (b *batch) add(id int, r *PublishRequest) error {
 	return nil
 }
 
-// addPlain is add for a command without options. Like the publications of a broadcast, such commands share the options
-// of their channels.
+// addPlain is add for a command without options. Such commands share the options of their channels.
 func (b *batch) addPlain(id int, r *PublishRequest) error {
 	k, err := b.plain.of(b.channels, r.Channel)
 	if err != nil {
@@ -103,7 +96,7 @@ func (b *batch) addPlain(id int, r *PublishRequest) error {
 	return nil
 }
 
-// flush publishes the items in their order, and calls done with the outcome of each; a failure has been logged.
+// flush publishes the items in order, and calls done for each; failures have been logged.
 func (b *batch) flush(ctx context.Context, e *Executor, m Method, done func(id int, res PublishResult, err *Error)) {
 	if len(b.items) == 0 {
 		return
@@ -119,7 +112,6 @@ func (b *batch) flush(ctx context.Context, e *Executor, m Method, done func(id i
 		at := p.Result.Position
 		done(b.id[i], PublishResult{Offset: at.Offset, Epoch: at.Epoch}, failure)
 	}
-	// The pool holds on to nothing.
 	for i := 0; i < len(items) && i/ownChunk < len(b.own); i += ownChunk {
 		clear(b.own[i/ownChunk][:])
 	}

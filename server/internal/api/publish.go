@@ -25,8 +25,7 @@ func (e *Executor) Publish(ctx context.Context, r *PublishRequest) (*PublishResu
 	return res, nil
 }
 
-// Broadcast executes a broadcast command. A channel that fails does not affect
-// the others.
+// Broadcast executes a broadcast command. Channels fail one by one.
 func (e *Executor) Broadcast(ctx context.Context, r *BroadcastRequest) (*BroadcastResult, error) {
 	if len(r.Channels) == 0 {
 		return nil, e.failed(ctx, MethodBroadcast, "", errNoChannels)
@@ -66,27 +65,24 @@ func (e *Executor) Broadcast(ctx context.Context, r *BroadcastRequest) (*Broadca
 	return &BroadcastResult{Responses: out}, nil
 }
 
-// kinds are the kinds of channels that like publications go to.
+// kinds are the kinds of channels of publications with the same options.
 type kinds struct {
-	// options apply to every publication.
 	options *PublishOptions
-	// first is the kind of the first channel, known all of them if there are several.
+	// first is the kind of the first channel, known all if there are several.
 	first kind
 	known map[*channels.Options]*kind
-	// last is the kind of the previous channel; nil if there was none.
-	last *kind
+	last  *kind
 }
 
 // kind of the channels of a namespace.
 type kind struct {
 	channel channels.Channel
 	publish gyro.PublishOptions
-	// judged tells that refusal is judge's answer.
+	// checked: refusal is the result of checkOnce.
 	judged  bool
 	refusal error
 }
 
-// of returns the kind of a channel.
 func (s *kinds) of(resolver *channels.Resolver, name string) (*kind, error) {
 	ch, err := named(resolver, name)
 	switch {
@@ -110,7 +106,7 @@ func (s *kinds) of(resolver *channels.Resolver, name string) (*kind, error) {
 	return k, nil
 }
 
-// check refuses a publication in a channel. Centrifugo publishes in maps, too, which has no meaning.
+// check refuses a publication in a channel. Centrifugo also publishes in maps, which has no meaning.
 func check(ch channels.Channel, data []byte) error {
 	switch {
 	case ch.Type != channels.Stream:
@@ -121,7 +117,7 @@ func check(ch channels.Channel, data []byte) error {
 	return ch.CheckData(data)
 }
 
-// judge is check for data that is always the same.
+// checkOnce is check for data that is always the same.
 func (k *kind) judge(data []byte) error {
 	if !k.judged {
 		k.judged, k.refusal = true, check(k.channel, data)
@@ -129,7 +125,7 @@ func (k *kind) judge(data []byte) error {
 	return k.refusal
 }
 
-// in returns the options of a publication in a channel: o and the options of the namespace.
+// in returns the options of a publication: o and the options of the namespace.
 func (o *PublishOptions) in(ch channels.Channel) gyro.PublishOptions {
 	p := channels.Publication(ch)
 	p.IdempotencyKey, p.Version, p.VersionEpoch, p.Tags = o.IdempotencyKey, o.Version, o.VersionEpoch, o.Tags
@@ -140,7 +136,6 @@ func (o *PublishOptions) in(ch channels.Channel) gyro.PublishOptions {
 	return p
 }
 
-// payload resolves a pair of plain and base64 members.
 func payload(data []byte, b64 string) ([]byte, error) {
 	if b64 == "" {
 		return data, nil

@@ -8,10 +8,9 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 )
 
-// option begins the keys of refusals that an option of the channel's namespace decides.
+// option begins the keys of refusals because of a namespace option.
 const option = "channel.namespaces[]."
 
-// Why requests are refused.
 var (
 	errNoChannel  = refusal.Because(ErrBadRequest, "", "the request names no channel: member channel is missing or empty")
 	errNoChannels = refusal.Because(ErrBadRequest, "", "the request names no channels: member channels is missing or empty")
@@ -40,8 +39,7 @@ var (
 	errNull       = refusal.Because(ErrBadRequest, "", "the batch has a command whose request is null")
 )
 
-// failed turns the error of a check, a node, an engine or a handler into an error of the API, and logs the reason,
-// which the caller does not see.
+// failed converts an error into an error of the API, and logs the reason, which the caller does not get.
 func (e *Executor) failed(ctx context.Context, m Method, ch string, err error) *Error {
 	apiErr := fromNode(err)
 	_, refused := errors.AsType[*refusal.Reason](err)

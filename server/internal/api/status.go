@@ -6,16 +6,15 @@ import (
 	"github.com/gyrohq/gyro/refusal"
 )
 
-// Statuses keeps the times at which users were last active and online. Its methods may be called from any goroutine.
-// Errors for a request that is not allowed wrap ErrBadRequest.
+// Statuses keeps when users were active and online. Any goroutine may call it. Errors for requests that are not allowed
+// wrap ErrBadRequest.
 type Statuses interface {
 	Update(ctx context.Context, users []string, state string) error
-	// Get returns a status for each user, in their order.
+	// Get returns the statuses in the order of the users.
 	Get(ctx context.Context, users []string) ([]UserStatus, error)
 	Delete(ctx context.Context, users []string) error
 }
 
-// errStatusOff is the answer of a server without Statuses.
 var errStatusOff = refusal.Because(ErrNotAvailable, "user_status.enabled", "user_status.enabled is off")
 
 // UpdateUserStatus executes an update_user_status command.

@@ -1,5 +1,4 @@
-// Package explain finds out why a user does not get messages (docs/flight-recorder.md). It works on the answers of the
-// nodes, and sends no requests itself.
+// Package explain finds out why a user does not get messages (docs/flight-recorder.md), from the answers of the nodes.
 package explain
 
 import (
@@ -15,44 +14,40 @@ import (
 // Case has the answers of the nodes about a user.
 type Case struct {
 	User string
-	// Channel whose messages the user does not get; empty for any.
-	Channel string
-	// Connections of the user, More if there are others.
+	// Channel is empty for any.
+	Channel     string
 	Connections []inspect.Connection
 	More        bool
-	// Events of the user, of nodes, and new epochs of Channel. Refused are refusals of connections whose user is not known.
-	// Each list is in its order.
+	// Events of the user, of nodes, and new epochs of Channel. Refused are refusals of connections with an unknown user.
 	Events, Refused []inspect.Event
-	// Incomplete tells which nodes have not answered; empty if all have.
+	// Incomplete names nodes without an answer.
 	Incomplete string
-	// Denied is why the user may not subscribe to the channel; nil if it may, or if that is for a token or
-	// the backend to say.
+	// Denied is why the user may not subscribe to the channel; nil if it may, or if a token or the backend decides.
 	Denied *Denied
-	// Top of the channel's stream; nil if it is not known, or there is none.
+	// Top of the channel's stream; nil if unknown.
 	Top *channel.StreamPosition
 }
 
-// Denied is the reason for a refusal, and the setting that would allow it.
+// Denied is a refusal, with the key that would allow it.
 type Denied struct{ Reason, Key string }
 
 // Level of a finding.
 type Level string
 
-// Levels: a Problem keeps messages from the user, a Notice may, and OK is the only finding if there is
-// neither.
+// A Problem keeps messages from the user, a Notice may do so, and OK is the only finding if there are none.
 const (
 	Problem Level = "problem"
 	Notice  Level = "notice"
 	OK      Level = "ok"
 )
 
-// Finding is a sentence without its period.
+// Finding is a sentence without a period.
 type Finding struct {
 	Level Level
 	Text  string
-	// Key is the setting that would change it; empty if none would.
+	// Key would change it; may be empty.
 	Key string
-	// Client is the ID of the connection that it is about; empty if it is about none.
+	// Client is the ID of the connection; may be empty.
 	Client string
 }
 
@@ -99,7 +94,6 @@ func (f *finder) fine() string {
 	return fmt.Sprintf("nothing is wrong: %s of the user, subscribed to the channel", count(len(f.Connections), "connection"))
 }
 
-// absent tells of a user without a connection.
 func (f *finder) absent() {
 	why := ""
 	for i := len(f.Events) - 1; i >= 0 && why == ""; i-- {
@@ -114,8 +108,7 @@ func (f *finder) absent() {
 	f.strangers()
 }
 
-// strangers tells of the commonest refusals of clients whose user is not known, because one of them may
-// be the user.
+// strangers tells of the most frequent refusals of clients with an unknown user: one of them may be the user.
 func (f *finder) strangers() {
 	const most = 3
 	type reason struct{ what, text, key string }
@@ -133,10 +126,10 @@ func (f *finder) strangers() {
 	}
 }
 
-// slow is how long a pong takes at least for a notice.
+// slow is the shortest time of a pong for a notice.
 const slow = 3 * time.Second
 
-// connection tells of one connection, and whether it lacks the subscription.
+// connection tells of a connection, and whether it lacks the subscription.
 func (f *finder) connection(c *inspect.Connection) (missing bool) {
 	if c.Queue > 0 {
 		f.tell(Notice, fmt.Sprintf("%s for the client, which reads more slowly than messages come", count(c.Queue, "byte waits", "bytes wait")), "client.queue_max_size", c.Client)
@@ -165,7 +158,6 @@ func (f *finder) connection(c *inspect.Connection) (missing bool) {
 	return f.Channel != "" && !subscribed
 }
 
-// last tells why a connection is not subscribed, by the latest event.
 func (f *finder) last(c *inspect.Connection) {
 	for i := len(f.Events) - 1; i >= 0; i-- {
 		e := &f.Events[i]
@@ -186,7 +178,6 @@ func (f *finder) last(c *inspect.Connection) {
 	}
 }
 
-// nodes tells of events that concern all clients of a node, of new epochs of the channel, and of slow clients.
 func (f *finder) nodes() {
 	failing := make(map[string]*inspect.Event)
 	lost := 0
@@ -227,7 +218,6 @@ func in(ch string) string {
 
 func at(e *inspect.Event) string { return e.Time.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// count is "1 thing", or "2 things".
 func count(n int, one string, many ...string) string {
 	switch {
 	case n == 1:

@@ -17,8 +17,8 @@ import (
 // prefix of the methods that need a key or a token.
 const prefix = "/" + api.ServiceName + "/"
 
-// presented returns the credentials of a call. Its first metadata authorization counts. The word apikey
-// and the space after it are compared exactly.
+// presented returns the credentials of a call. The first metadata authorization counts; the word apikey and the space
+// after it are compared exactly.
 func presented(authorization []string) rights.Credentials {
 	if len(authorization) == 0 {
 		return rights.Credentials{}
@@ -29,21 +29,21 @@ func presented(authorization []string) rights.Credentials {
 	return rights.Credentials{Token: rights.Authorization(authorization[0]).Token}
 }
 
-// sender is the result of enter, in the context of the call. For a sender with all rights, the context has none.
+// sender is the result of enter, in the context of the call; for a sender with all rights there is none.
 type sender struct {
 	exec *api.Executor // nil: guard must verify token
-	// guard is the one that was in force when the call came.
+	// guard was in force when the call came.
 	guard *rights.Guard
 	token string
 }
 
 type senderKey struct{}
 
-// errUnauthenticated has the text of the specification.
+// errUnauthenticated has the text of Centrifugo.
 var errUnauthenticated = status.Error(codes.Unauthenticated, "unauthenticated")
 
-// enter is called for each call before anything of its request is read, on the goroutine that reads the connection. It
-// leaves tokens to the call's own goroutine, because it may take a fetch of their keys.
+// enter is called for each call before its request is read, on the goroutine of the connection. It leaves tokens to the
+// call's goroutine, because they may need a fetch of keys.
 func (s *Server) enter(ctx context.Context, info *tap.Info) (context.Context, error) {
 	if !strings.HasPrefix(info.FullMethodName, prefix) {
 		return s.untilStop(ctx), nil
@@ -67,7 +67,7 @@ func (s *Server) enter(ctx context.Context, info *tap.Info) (context.Context, er
 	return context.WithValue(ctx, senderKey{}, sender{exec: exec}), nil
 }
 
-// admitted returns the executor for a call that has entered: one that holds it to the rights of its sender.
+// admitted returns the executor of a call, with the rights of its sender.
 func (s *Server) admitted(ctx context.Context, m api.Method) (*api.Executor, error) {
 	from, found := ctx.Value(senderKey{}).(sender)
 	switch {
@@ -86,7 +86,6 @@ func (s *Server) admitted(ctx context.Context, m api.Method) (*api.Executor, err
 	return exec, nil
 }
 
-// untilStop returns a context that also ends with Stop.
 func (s *Server) untilStop(ctx context.Context) context.Context {
 	call, cancel := context.WithCancel(ctx)
 	forget := context.AfterFunc(s.closing, cancel)
@@ -94,7 +93,6 @@ func (s *Server) untilStop(ctx context.Context) context.Context {
 	return call
 }
 
-// refuse tells the log why a call is answered with a status.
 func (s *Server) refuse(ctx context.Context, method string, code codes.Code, err error) {
 	s.refusals.Report(refusal.Refusal{Kind: "API request refused", Addr: grpcserver.Addr(ctx), Path: method}, uint32(code), err)
 }

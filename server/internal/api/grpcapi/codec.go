@@ -11,17 +11,15 @@ import (
 	"github.com/gyrohq/gyro/server/internal/api"
 )
 
-// codec encodes the messages of the API by their generated code, and the messages of the services of grpc-go by the
-// Protobuf runtime.
+// codec encodes messages of the API with generated code, and of services of grpc-go with the Protobuf runtime.
 type codec struct{}
 
 func (codec) Name() string { return proto.Name }
 
-// call is the target for the decoding of a request, and the source for the encoding of its answer.
 type call struct {
 	request api.Request
 	err     error // the mistake in the bytes of the request
-	// answer is in this field of the response; if the field is 0, it is the response itself.
+	// answer is in this field of the response; 0: it is the response.
 	field  byte
 	answer api.Result
 }
@@ -38,13 +36,11 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// Fields of a response, with the wire type of messages.
 const (
 	fieldError  = 1<<3 | 2
 	fieldResult = 2<<3 | 2
 )
 
-// nothing is the response with a result without fields.
 var nothing = mem.BufferSlice{mem.SliceBuffer{fieldResult, 0}}
 
 // Marshal borrows memory for long answers.

@@ -9,10 +9,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/api"
 )
 
-// errorType is the type of an error among the details of a status.
 const errorType = "type.googleapis.com/centrifugal.centrifugo.api.Error"
 
-// statusOf is an error in transport mode.
 func statusOf(e *api.Error) error {
 	return status.ErrorProto(&spb.Status{
 		Code: int32(codeOf(e)), Message: e.Message,

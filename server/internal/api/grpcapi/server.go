@@ -29,39 +29,34 @@ import (
 type Config struct {
 	// TLS of the listener. Default: plaintext.
 	TLS *tls.Config
-	// HandshakeFailed is called when a handshake of TLS has failed, on any goroutine. Default:
-	// nothing is.
+	// HandshakeFailed, if set, is called after a failed TLS handshake, on any goroutine.
 	HandshakeFailed func(addr string, err error)
-	// Guard returns the guard in force, which knows keys, tokens and their rights; each call of a method asks it.
-	// Default: every call is refused. The services health and reflection need neither a key nor a token.
+	// Guard returns the guard in force, for each call. Default: all calls are refused. Health and reflection need
+	// neither a key nor a token.
 	Guard func() *rights.Guard
-	// ErrorMode is "" (errors in answers of status OK) or "transport" (errors as status). A call
-	// can ask for the latter with its metadata.
+	// ErrorMode is "" (errors in answers of status OK) or "transport" (errors as status), which metadata of a call can
+	// request.
 	ErrorMode string
-	// MaxReceiveMessageSize is the most bytes of a request, also of one that was compressed. Longer
-	// ones get status RESOURCE_EXHAUSTED. Default: 4 MiB.
+	// MaxReceiveMessageSize is the largest request in bytes, after decompression. Larger ones get RESOURCE_EXHAUSTED.
+	// Default: 4 MiB.
 	MaxReceiveMessageSize int
-	// Reflection turns the reflection service on.
-	Reflection bool
-	// Ready, if set, decides the answer of the health service: SERVING if it returns nil. It is called from any
-	// goroutine and must not block. Default: always SERVING.
-	Ready func() error
-	// Observer, if set, hears of all commands.
+	Reflection            bool
+	// Ready, if set, decides the answer of the health service: SERVING if it returns nil. Any goroutine calls it; it
+	// must not block.
+	Ready    func() error
 	Observer api.Observer
-	// Tracer, if set, makes spans of calls.
-	Tracer api.Tracer
-	// Logger hears why calls are refused. It is wrapped by logging.Wrap; nil: slog.Default().
+	Tracer   api.Tracer
+	// Logger gets refusals. It is wrapped by logging.Wrap.
 	Logger *slog.Logger
 }
 
-// Workers are goroutines that serve calls one after the other, with a stack that has grown already. A call that finds
-// no free worker gets a goroutine of its own.
+// Workers are goroutines that serve calls one after the other, with a stack that has grown. A call without a free worker
+// gets a goroutine of its own.
 const (
 	workersPerCPU = 64
 	maxWorkers    = 512
 )
 
-// modeTransport is the value of the option and of the metadata.
 const modeTransport = "transport"
 
 // Server serves the API on one listener.
@@ -77,7 +72,7 @@ type Server struct {
 	close     context.CancelFunc
 }
 
-// New returns a server. It fails on a Config that cannot work.
+// New returns a server, or an error for a Config that cannot work.
 func New(exec *api.Executor, c Config) (*Server, error) {
 	if exec == nil {
 		return nil, errors.New("grpcapi: an executor is required")
@@ -113,8 +108,7 @@ func New(exec *api.Executor, c Config) (*Server, error) {
 	return s, nil
 }
 
-// service describes the methods. Their requests and results are not messages of a Protobuf runtime, so there is no type
-// that implements the service.
+// service describes the methods. Requests and results are not messages of a Protobuf runtime, so no type implements it.
 func (s *Server) service() *grpc.ServiceDesc {
 	d := &grpc.ServiceDesc{ServiceName: api.ServiceName, HandlerType: (*any)(nil), Metadata: schemaName}
 	for _, m := range api.Methods() {
@@ -128,14 +122,12 @@ func (s *Server) service() *grpc.ServiceDesc {
 	return d
 }
 
-// Stop stops taking connections and calls, and ends the streams of the health and the reflection
-// service. Calls that are under way go on. Calls of Stop after the first do nothing.
+// Stop ends the accepting of connections and calls, and the streams of health and reflection. Running calls go on.
 func (s *Server) Stop() {
 	s.close()
 	s.Server.Stop()
 }
 
-// serve serves a call of a method.
 func (s *Server) serve(ctx context.Context, m api.Method, decode func(any) error) (answer any, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -175,7 +167,6 @@ func (s *Server) serve(ctx context.Context, m api.Method, decode func(any) error
 	return c, nil
 }
 
-// execute executes the command of a call, in a span if calls are traced.
 func (s *Server) execute(ctx context.Context, exec *api.Executor, m api.Method, r api.Request) (api.Result, error) {
 	if s.tracer == nil {
 		return s.observed.Execute(ctx, exec, m, r)
@@ -191,7 +182,7 @@ func (s *Server) execute(ctx context.Context, exec *api.Executor, m api.Method, 
 	return res, err
 }
 
-// failed reports that a stage of a call before its execution failed.
+// failed reports a failure before the execution.
 func (s *Server) failed(ctx context.Context, m api.Method, stage api.Stage) {
 	s.observed.Failed(m, stage)
 	if s.tracer != nil {
@@ -199,7 +190,6 @@ func (s *Server) failed(ctx context.Context, m api.Method, stage api.Stage) {
 	}
 }
 
-// fields are the metadata of a call.
 type fields metadata.MD
 
 func fieldsOf(ctx context.Context) fields {
@@ -215,7 +205,6 @@ func (f fields) Get(name string) string {
 	return ""
 }
 
-// wantsTransport reports whether a call asks for errors as status.
 func (s *Server) wantsTransport(ctx context.Context) bool {
 	if s.transport {
 		return true

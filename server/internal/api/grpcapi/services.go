@@ -22,7 +22,7 @@ import (
 	"github.com/gyrohq/gyro/server/internal/api"
 )
 
-// health is the standard health service. It answers for the whole server, "", and for the API.
+// health is the standard health service, for the server ("") and the API.
 type health struct {
 	healthpb.UnimplementedHealthServer
 	ready   func() error    // nil: always
@@ -52,10 +52,10 @@ func (h *health) List(context.Context, *healthpb.HealthListRequest) (*healthpb.H
 	return &healthpb.HealthListResponse{Statuses: map[string]*healthpb.HealthCheckResponse{"": now, api.ServiceName: now}}, nil
 }
 
-// watchInterval is how often a watched status is looked at.
+// watchInterval is how often Watch checks the status.
 const watchInterval = time.Second
 
-// Watch sends the status, and again when it has changed, until the client or the server ends the stream.
+// Watch sends the status, and each change, until the client or the server ends the stream.
 func (h *health) Watch(r *healthpb.HealthCheckRequest, stream grpc.ServerStreamingServer[healthpb.HealthCheckResponse]) error {
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
@@ -81,13 +81,12 @@ func (h *health) Watch(r *healthpb.HealthCheckRequest, stream grpc.ServerStreami
 	}
 }
 
-// schemaName is the file that descriptors name.
 const schemaName = "api.proto"
 
 //go:embed api.binpb
 var descriptor []byte
 
-// reflect registers the reflection service, which describes the API and the other services of the server.
+// reflect registers the reflection service.
 func reflect(s *Server) error {
 	file := new(descriptorpb.FileDescriptorProto)
 	if err := proto.Unmarshal(descriptor, file); err != nil {
@@ -107,7 +106,7 @@ func reflect(s *Server) error {
 	return nil
 }
 
-// resolver finds the schema of the API, and the schemas of the services of grpc-go.
+// resolver finds the schemas of the API and of grpc-go.
 type resolver struct{ own *protoregistry.Files }
 
 func (r resolver) FindFileByPath(path string) (protoreflect.FileDescriptor, error) {

@@ -8,11 +8,9 @@ import (
 	"github.com/gyrohq/gyro/server/internal/api/rights"
 )
 
-// fields are the headers of a request, read by net/http or by the front.
 type fields interface{ Get(name string) string }
 
-// presented returns the credentials in the fields X-API-Key and Authorization. The latter is not
-// looked at if there is the former, even if that is the wrong key.
+// presented returns the credentials in X-API-Key or, without that, Authorization.
 func presented(f fields) rights.Credentials {
 	if key := f.Get("X-Api-Key"); key != "" {
 		return rights.Credentials{Key: key}
@@ -20,7 +18,7 @@ func presented(f fields) rights.Credentials {
 	return rights.Authorization(f.Get("Authorization"))
 }
 
-// admit returns the executor for a request: one that holds it to the rights of its sender.
+// admit returns the executor of a request, with the rights of its sender.
 func (h *Handler) admit(r *http.Request) (*api.Executor, error) {
 	guard := h.guard()
 	exec, err := guard.Admit(r.Context(), h.exec, presented(r.Header))
@@ -34,7 +32,6 @@ func (h *Handler) admit(r *http.Request) (*api.Executor, error) {
 	return guard.Admit(r.Context(), h.exec, rights.Credentials{Key: key})
 }
 
-// unauthorized answers a request whose sender is not known.
 func (h *Handler) unauthorized(w http.ResponseWriter, r *http.Request, err error) {
 	key, text := refusal.Explain(err)
 	h.refuse(r, http.StatusUnauthorized, key, text)

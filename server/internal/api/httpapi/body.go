@@ -10,24 +10,24 @@ import (
 )
 
 const (
-	// firstRead is the least room that reading begins with.
+	// firstRead is the smallest buffer.
 	firstRead = 1 << 10
-	// maxTrusted bounds the memory that a Content-Length alone can claim.
+	// maxTrusted is how much memory a Content-Length alone gets.
 	maxTrusted = 1 << 20
-	// maxSmall and maxPooled bound the memory that the pools hold on to per buffer. Large ones have a pool of their
-	// own, so that buffers that are not in use any more do not live on as buffers of small requests.
+	// maxSmall and maxPooled bound buffers in the pools. Large ones have a pool of their own, so that they do not live
+	// on as buffers of small requests.
 	maxSmall  = 64 << 10
 	maxPooled = 16 << 20
-	// maxImplicit is the largest answer whose Content-Length net/http adds itself.
+	// maxImplicit is the largest answer whose Content-Length net/http adds.
 	maxImplicit = 2048
 )
 
-// buffer holds the body of a request and then the body of its answer.
+// buffer holds the body of a request, then of its answer.
 type buffer struct{ b []byte }
 
 var smallBuffers, largeBuffers sync.Pool
 
-// getBuffer returns a buffer for a body of that size, which may be a guess.
+// getBuffer returns a buffer; size may be a guess.
 func getBuffer(size int64) *buffer {
 	pool := &smallBuffers
 	if size > maxSmall {
@@ -49,7 +49,7 @@ func putBuffer(b *buffer) {
 	}
 }
 
-// readBody reads the whole body, or answers why it cannot.
+// readBody reads the body, or answers why it cannot.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request, body *buffer) bool {
 	if r.ContentLength > h.maxBody {
 		h.tooLarge(w, r)
@@ -80,8 +80,7 @@ func (h *Handler) refuseBody(w http.ResponseWriter, r *http.Request, err error) 
 	writeText(w, http.StatusInternalServerError)
 }
 
-// readAll reads src to its end. want is the claimed length, or negative. For a claim, the buffer grows to no more than
-// four times the received bytes.
+// readAll reads src. want is the claimed length, or negative. The buffer grows to four times the received bytes at most.
 func readAll(body *buffer, src io.Reader, want int) error {
 	b := body.b[:0]
 	for {
@@ -100,7 +99,7 @@ func readAll(body *buffer, src io.Reader, want int) error {
 	}
 }
 
-// jsonType is shared by all answers; nothing may change it.
+// jsonType is shared by all answers, and must not change.
 var jsonType = []string{"application/json"}
 
 func writeJSON(w http.ResponseWriter, status int, body []byte) {
@@ -112,11 +111,9 @@ func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	if status != http.StatusOK {
 		w.WriteHeader(status)
 	}
-	// An error means that the caller is gone.
 	_, _ = w.Write(body)
 }
 
-// badRequest refuses a request that is malformed.
 func (h *Handler) badRequest(w http.ResponseWriter, r *http.Request, text string) {
 	h.refuse(r, http.StatusBadRequest, "", text)
 	http.Error(w, "Bad Request: "+text, http.StatusBadRequest)
@@ -128,5 +125,5 @@ func (h *Handler) tooLarge(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, "Request Entity Too Large: "+text, http.StatusRequestEntityTooLarge)
 }
 
-// writeText answers with the status' own text and a newline.
+// writeText answers with the text of the status.
 func writeText(w http.ResponseWriter, status int) { http.Error(w, http.StatusText(status), status) }

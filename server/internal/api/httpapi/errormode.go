@@ -6,15 +6,12 @@ import (
 	"github.com/gyrohq/gyro/server/internal/api"
 )
 
-// modeTransport is the value of the option and of the headers.
 const modeTransport = "transport"
 
-// wantsTransport reports whether the request asks for errors as HTTP status.
 func wantsTransport(f fields) bool {
 	return f.Get("X-Centrifugo-Error-Mode") == modeTransport || f.Get("X-Gyro-Error-Mode") == modeTransport
 }
 
-// httpStatus maps an error in transport mode.
 func httpStatus(e *api.Error) int {
 	switch e.Code {
 	case api.ErrUnknownChannel.Code, api.ErrNotFound.Code:

@@ -1,5 +1,4 @@
-// Package httpapi serves the server API over HTTP (docs/http-api.md), and the two trivial
-// endpoints of the server beside it.
+// Package httpapi serves the server API over HTTP (docs/http-api.md).
 package httpapi
 
 import (
@@ -17,37 +16,31 @@ import (
 	"github.com/gyrohq/gyro/server/internal/api/rights"
 )
 
-// DefaultMaxBodySize is far above any sensible request. Other servers have no limit here, but then one bug of one
-// backend can make the server run out of memory.
+// DefaultMaxBodySize keeps a bug of a backend from using up the server's memory. Centrifugo has no limit.
 const DefaultMaxBodySize = 64 << 20
 
 // Config of the HTTP API.
 type Config struct {
-	// Prefix of all paths, "/api" by convention; "" is "/".
+	// Prefix of all paths, such as "/api"; "" is "/".
 	Prefix string
 	// Guard returns the guard in force, which knows keys, tokens and their rights; each request calls it. Default: every
 	// request is refused.
 	Guard func() *rights.Guard
-	// ErrorMode is "" (errors in answers of status 200) or "transport" (errors as
-	// status). A request can ask for the latter with a header.
+	// ErrorMode is "" (errors in answers of status 200) or "transport" (errors as status), which a header can request.
 	ErrorMode string
-	// MaxBodySize in bytes; 0 is DefaultMaxBodySize. Larger requests get 413.
+	// MaxBodySize is in bytes; larger requests get 413. 0: DefaultMaxBodySize.
 	MaxBodySize int64
-	// ShuttingDown, if set, makes the legacy endpoint answer 503 while true.
+	// ShuttingDown, if set, makes the legacy endpoint answer 503.
 	ShuttingDown func() bool
-	// Observer, if set, hears of all commands.
-	Observer api.Observer
-	// Tracer, if set, makes spans of requests.
-	Tracer api.Tracer
-	// Operators are further endpoints, by the last part of their path. Only senders with all rights get in; they POST.
+	Observer     api.Observer
+	Tracer       api.Tracer
+	// Operators are further endpoints for POST, by the last part of their path, for senders with all rights.
 	Operators map[string]http.Handler
-	// Logger hears why requests are refused, and of answers that cannot be encoded. It is
-	// wrapped by logging.Wrap; nil: slog.Default().
+	// Logger gets refusals, and answers that cannot be encoded. It is wrapped by logging.Wrap.
 	Logger *slog.Logger
 }
 
-// Handler serves all paths of the API. It may be mounted under Patterns on a
-// mux, or be used alone.
+// Handler serves all paths of the API, under Patterns on a mux or alone.
 type Handler struct {
 	exec      *api.Executor
 	guard     func() *rights.Guard
@@ -62,10 +55,10 @@ type Handler struct {
 	routes map[string]route
 }
 
-// route serves the requests to a path, by the executor of their sender.
+// route serves a path, with the executor of the sender.
 type route func(w http.ResponseWriter, r *http.Request, exec *api.Executor)
 
-// New returns a handler. It fails on a Config that cannot work.
+// New returns a handler, or an error for a Config that cannot work.
 func New(exec *api.Executor, c Config) (*Handler, error) {
 	if exec == nil {
 		return nil, errors.New("httpapi: an executor is required")
@@ -109,14 +102,12 @@ func New(exec *api.Executor, c Config) (*Handler, error) {
 	return h, nil
 }
 
-// path of the endpoint of a method.
 func (h *Handler) path(m api.Method) string {
 	return strings.TrimSuffix(h.prefix, "/") + "/" + m.String()
 }
 
-// Patterns returns the patterns under which a http.ServeMux must know the
-// handler: the path of each method, and the prefix itself. The pattern "/", if
-// that is the prefix, also gets the requests that no other handler owns.
+// Patterns returns the patterns for http.ServeMux: the path of each method, and the prefix. The pattern "/" also gets
+// requests that no other handler has.
 func (h *Handler) Patterns() []string {
 	patterns := make([]string, 0, len(h.routes))
 	for p := range h.routes {
@@ -125,7 +116,7 @@ func (h *Handler) Patterns() []string {
 	return patterns
 }
 
-// ServeHTTP serves a request by its exact path.
+// ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	serve, ok := h.routes[r.URL.Path]
 	switch {
@@ -136,7 +127,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "404 page not found: the server API has a path for each method, such as "+h.path(api.MethodPublish), http.StatusNotFound)
 		return
 	}
-	// The method counts before the key: 405 tells nothing that is secret.
+	// The method comes before the key: 405 tells no secret.
 	if !onlyMethod(w, r, http.MethodPost) {
 		return
 	}
@@ -148,7 +139,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	serve(w, r, exec)
 }
 
-// serveOperator serves a sender with all rights, and refuses others.
+// serveOperator refuses senders without all rights.
 func (h *Handler) serveOperator(w http.ResponseWriter, r *http.Request, exec *api.Executor, operator http.Handler) {
 	if exec == h.exec {
 		operator.ServeHTTP(w, r)
@@ -160,15 +151,13 @@ func (h *Handler) serveOperator(w http.ResponseWriter, r *http.Request, exec *ap
 	http.Error(w, "Forbidden: "+text, http.StatusForbidden)
 }
 
-// refuse tells the log why a request is answered with an HTTP status.
 func (h *Handler) refuse(r *http.Request, status int, key, text string) {
 	answer := errors.New(http.StatusText(status))
 	h.refusals.Report(refusal.Refusal{Kind: "API request refused", Addr: r.RemoteAddr, Path: r.URL.Path},
 		uint32(status), refusal.Because(answer, key, text))
 }
 
-// hangUp is for requests with an unread body. Over HTTP/1.1 the server would wait for the body, to go on with the
-// connection; this ends it instead.
+// hangUp ends the connection of a request with an unread body, which the server would otherwise wait for over HTTP/1.1.
 func hangUp(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor == 1 && r.ContentLength != 0 {
 		w.Header().Set("Connection", "close")
@@ -176,7 +165,6 @@ func hangUp(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// onlyMethod answers requests of other methods.
 func onlyMethod(w http.ResponseWriter, r *http.Request, method string) bool {
 	if r.Method == method {
 		return true
@@ -186,7 +174,6 @@ func onlyMethod(w http.ResponseWriter, r *http.Request, method string) bool {
 	return false
 }
 
-// serveMethod serves the endpoint of one method.
 func (h *Handler) serveMethod(w http.ResponseWriter, r *http.Request, exec *api.Executor, m api.Method) {
 	body := getBuffer(r.ContentLength)
 	defer putBuffer(body)
@@ -200,7 +187,7 @@ func (h *Handler) serveMethod(w http.ResponseWriter, r *http.Request, exec *api.
 		h.badRequest(w, r, "the body is not the JSON object of a "+m.String()+" request: "+err.Error())
 		return
 	}
-	// The request holds copies, so the buffer serves for the answer as well.
+	// The request holds copies, so the buffer is free for the answer.
 	status, out := h.execute(r.Context(), exec, m, req, body.b[:0], h.transport || wantsTransport(r.Header), r.Header)
 	body.b = out
 	if status == http.StatusInternalServerError && len(out) == 0 {
@@ -210,7 +197,7 @@ func (h *Handler) serveMethod(w http.ResponseWriter, r *http.Request, exec *api.
 	writeJSON(w, status, out)
 }
 
-// failed reports that a stage of a request before its execution failed.
+// failed reports a failure before the execution.
 func (h *Handler) failed(r *http.Request, m api.Method, s api.Stage) {
 	h.observed.Failed(m, s)
 	if h.tracer != nil {
@@ -218,8 +205,8 @@ func (h *Handler) failed(r *http.Request, m api.Method, s api.Stage) {
 	}
 }
 
-// execute appends the answer to a request to out. An answer that cannot be encoded
-// has status 500 and is empty. from has the fields of the request.
+// execute appends the answer to out. An answer that cannot be encoded is empty, with status 500. from has the fields of
+// the request.
 func (h *Handler) execute(
 	ctx context.Context, exec *api.Executor, m api.Method, req api.Request, out []byte, transport bool, from api.Fields,
 ) (int, []byte) {
@@ -235,7 +222,6 @@ func (h *Handler) execute(
 	return status, out
 }
 
-// encode appends the answer with the results of Execute to out.
 func (h *Handler) encode(ctx context.Context, m api.Method, res api.Result, err error, out []byte, transport bool) (int, []byte) {
 	if err != nil {
 		apiErr := api.AsError(err)

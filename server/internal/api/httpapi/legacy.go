@@ -10,8 +10,8 @@ import (
 	"github.com/gyrohq/gyro/server/internal/api"
 )
 
-// legacyMethods are the method numbers of the legacy endpoint. The names that are no methods of api belong to another
-// edition: they are known and answered with "not found".
+// legacyMethods are the methods by their numbers. Names that api does not have are of Centrifugo PRO, and are answered
+// with "not found".
 var legacyMethods = [...]string{
 	0: "publish", 1: "broadcast", 2: "unsubscribe", 3: "disconnect", 4: "presence",
 	5: "presence_stats", 6: "history", 7: "history_remove", 8: "channels", 9: "info",
@@ -39,22 +39,20 @@ var legacyNames = func() map[string]bool {
 }()
 
 const (
-	// maxLegacy bounds the commands of a request. It is far above any sensible number, as batch and broadcast exist.
+	// maxLegacy is the largest number of commands in a request.
 	maxLegacy = 1 << 16
-	// maxReplies bounds the replies of a request; bytes.
+	// maxReplies bounds the replies of a request, in bytes.
 	maxReplies = 64 << 20
 )
 
-// legacyCommand is one command of a legacy request.
 type legacyCommand struct {
 	id uint32
-	// name of the method; "" if the number means nothing.
+	// name of the method; "" if the number is unknown.
 	name string
-	// params is empty if the member is missing.
+	// params is empty without the member.
 	params []byte
 }
 
-// serveLegacyEndpoint serves the prefix itself.
 func (h *Handler) serveLegacyEndpoint(w http.ResponseWriter, r *http.Request, exec *api.Executor) {
 	if h.closing() {
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -63,8 +61,7 @@ func (h *Handler) serveLegacyEndpoint(w http.ResponseWriter, r *http.Request, ex
 	h.serveLegacy(w, r, exec)
 }
 
-// Legacy returns a handler of the legacy format that
-// checks no key: for the admin UI, which has its own authentication.
+// Legacy returns a handler of the legacy format without a check of keys, for the admin interface, which has its own.
 func (h *Handler) Legacy() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if onlyMethod(w, r, http.MethodPost) {
@@ -88,8 +85,8 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, exec *api.
 	out := make([]byte, 0, firstRead)
 	var encodeErr error
 	rest := body.b
-	// Each command is executed when it was read: one that comes before a malformed
-	// one takes effect although its reply is lost.
+	// Each command is executed when it is read: commands before a malformed one take effect, although their replies are
+	// lost.
 	for n := 0; n == 0 || len(rest) > 0; n++ {
 		var c legacyCommand
 		text, following, err := jsonwire.Cut(rest)
@@ -122,8 +119,7 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, exec *api.
 	writeJSON(w, http.StatusOK, out)
 }
 
-// tooMany reports whether there are more commands than maxLegacy, before any of them is
-// executed.
+// tooMany counts the commands before any is executed.
 func tooMany(body []byte) bool {
 	if len(body) <= maxLegacy*len("{}") {
 		return false
@@ -135,7 +131,7 @@ func tooMany(body []byte) bool {
 	return n > maxLegacy
 }
 
-// decode reads the command in the JSON value text into c, which is empty.
+// decode reads a command into c, which is empty.
 func (c *legacyCommand) decode(text []byte) error {
 	c.name = legacyMethods[0]
 	r := jsonwire.NewReader(text)
@@ -171,7 +167,6 @@ func (c *legacyCommand) decode(text []byte) error {
 	return nil
 }
 
-// legacyReply executes a command and appends its reply.
 func (h *Handler) legacyReply(r *http.Request, exec *api.Executor, out []byte, c legacyCommand) ([]byte, error) {
 	out = append(out, '{')
 	if c.id != 0 {
@@ -197,7 +192,7 @@ func (h *Handler) legacyExecute(r *http.Request, exec *api.Executor, c legacyCom
 		return nil, api.ErrNotFound
 	}
 	req := m.NewRequest()
-	// info alone takes no notice of its params.
+	// info ignores its params.
 	if m != api.MethodInfo {
 		if err := req.UnmarshalJSON(c.params); err != nil {
 			h.failed(r, m, api.StageDecode)

@@ -1,5 +1,5 @@
-// Package rights decides which senders may use the server API, and for what (docs/http-api.md). Every way in asks a
-// Guard for the sender of a request, and executes the request by the executor that the Guard returns.
+// Package rights decides which senders may use the server API, and for what (docs/http-api.md). A Guard returns the
+// executor for the requests of a sender.
 package rights
 
 import (
@@ -20,14 +20,13 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// ErrUnauthorized answers a request whose sender is not known. It comes in a *refusal.Reason,
-// whose text the sender may see.
+// ErrUnauthorized: the sender is not known. It is in a *refusal.Reason, whose text the sender may see.
 var ErrUnauthorized = errors.New("unauthorized")
 
 const (
-	// minKey is the least length of a key with rights, bytes.
+	// minKey is the shortest key with rights, in bytes.
 	minKey = 16
-	// maxChannel is the length of the longest channel name that is compared with patterns, bytes.
+	// maxChannel is the longest channel name that is compared with patterns, in bytes.
 	maxChannel = 1024
 )
 
@@ -35,25 +34,23 @@ var namePattern = regexp.MustCompile(`^[-a-zA-Z0-9_.]{2,64}$`)
 
 // Config of a Guard.
 type Config struct {
-	// Section of the configuration, such as http_api: what keys in errors begin with.
+	// Section begins keys in errors, such as http_api.
 	Section string
-	// Key may do everything; empty for none.
+	// Key has all rights; may be empty.
 	Key string
-	// Insecure allows everything to everybody.
+	// Insecure gives all rights to everybody.
 	Insecure bool
-	// Keys are the keys with rights.
-	Keys []config.APIKey
-	// JWKS says how tokens are verified.
-	JWKS config.APIJWKS
-	// Sets keeps the keys of tokens that were fetched; nil: a cache that ends with the process.
+	Keys     []config.APIKey
+	JWKS     config.APIJWKS
+	// Sets caches keys of tokens; nil: a cache of the guard.
 	Sets *jwks.Cache
 }
 
-// Guard knows the senders of requests. It is immutable and safe for concurrent use.
+// Guard knows the senders of requests. It is immutable.
 type Guard struct {
 	section  string
 	insecure bool
-	// digest is the digest of Key: comparing digests takes the same time for every presented key, of any length.
+	// digest of Key: comparing digests takes the same time for keys of any length.
 	digest [sha256.Size]byte
 	hasKey bool
 	named  []named
@@ -61,13 +58,12 @@ type Guard struct {
 	bearer *holder
 }
 
-// named is a key with rights.
 type named struct {
 	digest [sha256.Size]byte
 	holder *holder
 }
 
-// New returns a guard. Errors name the key of the configuration, and no secret.
+// New returns a guard. Errors name the key, and no secret.
 func New(c Config) (*Guard, error) {
 	g := &Guard{section: c.Section, insecure: c.Insecure, hasKey: c.Key != "", digest: sha256.Sum256([]byte(c.Key))}
 	names, digests := map[string]bool{}, map[[sha256.Size]byte]bool{g.digest: true}
@@ -113,8 +109,7 @@ func (g *Guard) Prefetch() {
 // Credentials of a request: a key, else a token.
 type Credentials struct{ Key, Token string }
 
-// Authorization returns the credentials of a header field or a metadata value: "apikey KEY" or
-// "Bearer TOKEN".
+// Authorization parses "apikey KEY" or "Bearer TOKEN".
 func Authorization(value string) Credentials {
 	parts := strings.Fields(value)
 	switch {
@@ -127,9 +122,8 @@ func Authorization(value string) Credentials {
 	return Credentials{}
 }
 
-// Admit returns the executor for the requests of a sender: e, or one that holds them to the
-// sender's rights. It waits for a JWKS to be fetched if the key of a token is not known, a few
-// seconds at most, or until ctx ends. The error wraps ErrUnauthorized.
+// Admit returns the executor of a sender: e, or one with limited rights. If the key of a token is not known, it waits
+// for a JWKS, a few seconds or until ctx ends. The error wraps ErrUnauthorized.
 func (g *Guard) Admit(ctx context.Context, e *api.Executor, c Credentials) (*api.Executor, error) {
 	if c.Key == "" && c.Token != "" && g.Verifies() {
 		if err := g.tokens.Verify(ctx, c.Token); err != nil {
@@ -179,7 +173,6 @@ func (g *Guard) find(key string) (*holder, bool) {
 	return found, ok
 }
 
-// explain says why the guard does not know the credentials.
 func (g *Guard) explain(c Credentials) string {
 	key := g.section + ".key"
 	switch {
@@ -195,7 +188,7 @@ func (g *Guard) explain(c Credentials) string {
 	return "the request's API key is not " + key
 }
 
-// holder is a sender with rights. It implements api.Rights.
+// holder implements api.Rights.
 type holder struct {
 	all      bool // methods
 	methods  map[api.Method]bool

@@ -1,4 +1,4 @@
-// Package apitest has a node and channel options for the tests of the API.
+// Package apitest has a node and channel options for tests of the API.
 package apitest
 
 import (
@@ -18,16 +18,12 @@ import (
 	"github.com/gyrohq/gyro/server/internal/config"
 )
 
-// Node records the calls that it gets and gives prepared answers.
+// Node records its calls, and returns prepared answers.
 type Node struct {
-	// Err is the answer of every method if not nil.
-	Err error
-	// FailIn makes PublishBatch fail in one channel.
+	Err    error
 	FailIn string
-	// Result of PublishBatch.
 	Result gyro.PublishResult
-	// Hook, if not nil, runs in every call.
-	Hook func()
+	Hook   func()
 
 	PresenceMap map[string]*gyro.ClientInfo
 	Stats       gyro.PresenceStats
@@ -42,7 +38,7 @@ type Node struct {
 	opts  []gyro.PublishOptions
 }
 
-// Calls returns the calls so far, one line each, and forgets them.
+// Calls returns the calls since the last Calls, one line each.
 func (n *Node) Calls() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -51,8 +47,7 @@ func (n *Node) Calls() []string {
 	return calls
 }
 
-// PublishOptions returns the options of the publications so far and forgets
-// them.
+// PublishOptions returns the options of publications since the last call.
 func (n *Node) PublishOptions() []gyro.PublishOptions {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -61,7 +56,7 @@ func (n *Node) PublishOptions() []gyro.PublishOptions {
 	return opts
 }
 
-// Statuses records "status METHOD USERS STATE", and returns a status of users whose active is the length of the ID.
+// Statuses records "status METHOD USERS STATE". Active is the length of the user's ID.
 type Statuses struct{ *Node }
 
 // Update implements api.Statuses.
@@ -92,7 +87,6 @@ func (n *Node) record(format string, args ...any) error {
 	return n.Err
 }
 
-// to is a target as calls show it: user/client/session.
 func to(t gyro.Target) string { return t.User + "/" + t.Client + "/" + t.Session }
 
 // PublishBatch records a call "publish a,b data" for each payload.
@@ -165,10 +159,10 @@ func (n *Node) Nodes(context.Context) ([]gyro.NodeInfo, error) {
 	return n.Cluster, n.record("info")
 }
 
-// MaxLength is the most bytes of a channel's name.
+// MaxLength is the longest name of a channel, in bytes.
 const MaxLength = 255
 
-// Namespaces returns channels with one namespace for every option that the API follows.
+// Namespaces returns channels with a namespace for every option of the API.
 func Namespaces() func() *channels.Resolver {
 	c := config.DefaultConfig().Channel
 	c.MaxLength, c.HistoryMetaTTL = MaxLength, 0
