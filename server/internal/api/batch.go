@@ -88,23 +88,23 @@ func (p *publishes) flush(ctx context.Context) {
 			p.replies[i].Result = err
 			return
 		}
-		p.replies[i].Result = p.results.keep(res, len(p.batch.items))
+		p.replies[i].Result = p.results.copyOf(res, len(p.batch.items))
 	})
 }
 
 type results struct{ free []PublishResult }
 
-// keep returns a copy of res. If needed, it makes memory for room copies.
-func (s *results) keep(res PublishResult, room int) *PublishResult {
+// copyOf returns a copy of res. If needed, it makes memory for room copies.
+func (s *results) copyOf(res PublishResult, room int) *PublishResult {
 	if res == (PublishResult{}) {
 		return nowhere
 	}
 	if len(s.free) == 0 {
 		s.free = make([]PublishResult, room)
 	}
-	kept := &s.free[0]
-	*kept, s.free = res, s.free[1:]
-	return kept
+	copied := &s.free[0]
+	*copied, s.free = res, s.free[1:]
+	return copied
 }
 
 var nowhere = new(PublishResult)

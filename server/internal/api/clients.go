@@ -10,7 +10,7 @@ import (
 )
 
 // target selects connections of a user; without one, anonymous connections.
-func whom(user, client, session string) gyro.Target {
+func target(user, client, session string) gyro.Target {
 	return gyro.Target{User: user, Anonymous: user == "", Client: client, Session: session}
 }
 
@@ -42,7 +42,7 @@ func (e *Executor) Subscribe(ctx context.Context, r *SubscribeRequest) (*Subscri
 	if !opts.Recoverable {
 		opts.RecoverSince = nil
 	}
-	if err := e.node.Subscribe(ctx, whom(r.User, r.Client, r.Session), r.Channel, &opts); err != nil {
+	if err := e.node.Subscribe(ctx, target(r.User, r.Client, r.Session), r.Channel, &opts); err != nil {
 		return nil, e.failed(ctx, MethodSubscribe, r.Channel, err)
 	}
 	return &SubscribeResult{}, nil
@@ -54,7 +54,7 @@ func (e *Executor) Unsubscribe(ctx context.Context, r *UnsubscribeRequest) (*Uns
 	if _, err := e.channel(r.Channel); err != nil {
 		return nil, e.failed(ctx, MethodUnsubscribe, r.Channel, err)
 	}
-	if err := e.node.Unsubscribe(ctx, whom(r.User, r.Client, r.Session), r.Channel, nil); err != nil {
+	if err := e.node.Unsubscribe(ctx, target(r.User, r.Client, r.Session), r.Channel, nil); err != nil {
 		return nil, e.failed(ctx, MethodUnsubscribe, r.Channel, err)
 	}
 	return &UnsubscribeResult{}, nil
@@ -66,7 +66,7 @@ func (e *Executor) Disconnect(ctx context.Context, r *DisconnectRequest) (*Disco
 	if d := r.Disconnect; d != nil {
 		o.Disconnect = &gyro.Disconnect{Code: d.Code, Reason: d.Reason}
 	}
-	if err := e.node.Disconnect(ctx, whom(r.User, r.Client, r.Session), &o); err != nil {
+	if err := e.node.Disconnect(ctx, target(r.User, r.Client, r.Session), &o); err != nil {
 		return nil, e.failed(ctx, MethodDisconnect, "", err)
 	}
 	return &DisconnectResult{}, nil
@@ -78,7 +78,7 @@ func (e *Executor) Refresh(ctx context.Context, r *RefreshRequest) (*RefreshResu
 	if len(r.Info) > 0 {
 		o.Info = r.Info
 	}
-	if err := e.node.Refresh(ctx, whom(r.User, r.Client, r.Session), &o); err != nil {
+	if err := e.node.Refresh(ctx, target(r.User, r.Client, r.Session), &o); err != nil {
 		return nil, e.failed(ctx, MethodRefresh, "", err)
 	}
 	return &RefreshResult{}, nil

@@ -14,7 +14,7 @@ type batch struct {
 	channels *channels.Resolver
 	items    []gyro.BatchPublication
 	// limit is Config.BatchSize.
-	most int
+	limit int
 	// own are options of single items. They do not move, as items refer to them.
 	own []*[ownChunk]gyro.PublishOptions
 	// plain are the kinds of channels of publications without options.
@@ -31,7 +31,7 @@ var batches = sync.Pool{New: func() any { return &batch{plain: kinds{options: &n
 
 func (e *Executor) newBatch() *batch {
 	b := batches.Get().(*batch)
-	b.channels, b.most = e.channels(), e.batchSize
+	b.channels, b.limit = e.channels(), e.batchSize
 	return b
 }
 
@@ -41,7 +41,7 @@ func (b *batch) release() {
 	batches.Put(b)
 }
 
-func (b *batch) full() bool { return len(b.items) >= b.most }
+func (b *batch) full() bool { return len(b.items) >= b.limit }
 
 // put adds a publication to a batch that is not full. The options must not change before the flush.
 func (b *batch) put(id int, ch string, data []byte, o *gyro.PublishOptions) {

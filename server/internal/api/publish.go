@@ -40,7 +40,7 @@ func (e *Executor) Broadcast(ctx context.Context, r *BroadcastRequest) (*Broadca
 	var results results
 	done := func(i int, res PublishResult, err *Error) {
 		if out[i].Error = err; err == nil {
-			out[i].Result = results.keep(res, len(r.Channels))
+			out[i].Result = results.copyOf(res, len(r.Channels))
 		}
 	}
 	for i, ch := range r.Channels {
@@ -50,7 +50,7 @@ func (e *Executor) Broadcast(ctx context.Context, r *BroadcastRequest) (*Broadca
 			k, err = kinds.of(b.channels, ch)
 		}
 		if err == nil {
-			err = k.judge(data)
+			err = k.checkOnce(data)
 		}
 		if err != nil {
 			out[i].Error = e.failed(ctx, MethodBroadcast, ch, err)
@@ -79,7 +79,7 @@ type kind struct {
 	channel channels.Channel
 	publish gyro.PublishOptions
 	// checked: refusal is the result of checkOnce.
-	judged  bool
+	checked bool
 	refusal error
 }
 
@@ -118,9 +118,9 @@ func check(ch channels.Channel, data []byte) error {
 }
 
 // checkOnce is check for data that is always the same.
-func (k *kind) judge(data []byte) error {
-	if !k.judged {
-		k.judged, k.refusal = true, check(k.channel, data)
+func (k *kind) checkOnce(data []byte) error {
+	if !k.checked {
+		k.checked, k.refusal = true, check(k.channel, data)
 	}
 	return k.refusal
 }

@@ -121,7 +121,7 @@ func New(cfg *config.Config, o Options) (*App, error) {
 	if a.node, err = gyro.New(a.nodeConfig(o)); err != nil {
 		return nil, err
 	}
-	a.taps, a.vitals = operators.NewTaps(a.node.Inspect(), o.Logger), operators.NewCluster(ready{a.node, a}, a.meters.registry.Charted, a.meters.kept)
+	a.taps, a.vitals = operators.NewTaps(a.node.Inspect(), o.Logger), operators.NewCluster(ready{a.node, a}, a.meters.registry.Charted, a.meters.charts)
 	a.snapshots = operators.NewSnapshots(a.leaving, a.node.Inspect(), o.Logger)
 	if err := each(
 		func() (err error) {

@@ -100,8 +100,8 @@ func (m *meters) requestCounter() func(path string) func(method string, status i
 	return func(path string) func(string, int) { return m.requests.Counter(cmp.Or(path, metrics.Other)) }
 }
 
-// kept returns the history of the charts; nil without metrics.
-func (m *meters) kept() any {
+// charts returns the history of the charts; nil without metrics.
+func (m *meters) charts() any {
 	if m.registry == nil {
 		return nil
 	}

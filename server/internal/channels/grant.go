@@ -72,17 +72,17 @@ var unasked = &channel.SharedPoll{
 }
 
 // Override applies the options of a token or the backend.
-func Override(o *gyro.SubscribeOptions, by auth.Override) {
+func Override(o *gyro.SubscribeOptions, replaced auth.Override) {
 	set := func(option, value *bool) {
 		if value != nil {
 			*option = *value
 		}
 	}
-	set(&o.Presence, by.Presence)
-	set(&o.EmitJoinLeave, by.JoinLeave)
-	set(&o.PushJoinLeave, by.ForcePushJoinLeave)
-	set(&o.Recoverable, by.ForceRecovery)
-	set(&o.Positioned, by.ForcePositioning)
+	set(&o.Presence, replaced.Presence)
+	set(&o.EmitJoinLeave, replaced.JoinLeave)
+	set(&o.PushJoinLeave, replaced.ForcePushJoinLeave)
+	set(&o.Recoverable, replaced.ForceRecovery)
+	set(&o.Positioned, replaced.ForcePositioning)
 	o.AutoRecover = o.AutoRecover && o.Recoverable
 }
 

@@ -194,7 +194,7 @@ func (r *Resolver) Covers(pattern, name string) bool {
 	if !known || !also || p.Options != ch.Options || len(name) > r.maxLength || !ch.validName() {
 		return false
 	}
-	m := ch.meant()
+	m := ch.shown()
 	return !m.Private() && !m.UserLimited() && !m.personal()
 }
 

@@ -103,8 +103,8 @@ func (d during) Value(key any) any { return d.values.Value(key) }
 // AfterFunc is for context.AfterFunc, which otherwise needs a goroutine.
 func (d during) AfterFunc(f func()) func() bool { return context.AfterFunc(d.Context, f) }
 
-// about returns the fields with which requests about a connected client begin.
-func about(p *proxy.Proxy, c *gyro.Client) (client, transport, format, encoding, user string, meta []byte) {
+// clientFields returns the fields with which requests about a connected client begin.
+func clientFields(p *proxy.Proxy, c *gyro.Client) (client, transport, format, encoding, user string, meta []byte) {
 	t := c.Transport()
 	if p.WantsMeta() {
 		meta = c.Meta()

@@ -26,7 +26,7 @@ func (b *Backend) Subscribe(ctx context.Context, c *gyro.Client, ch channels.Cha
 
 func subscription(p *proxy.Proxy, c *gyro.Client, e gyro.SubscribeEvent) *message.SubscribeRequest {
 	req := &message.SubscribeRequest{Channel: e.Channel}
-	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
+	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = clientFields(p, c)
 	req.Labels = labelsOf(c)
 	req.Data, req.B64Data = payload(p, e.Data)
 	return req
@@ -57,7 +57,7 @@ func granted(p *proxy.Proxy, ch channels.Channel, source channels.Source, r *mes
 func (b *Backend) SubRefresh(ctx context.Context, c *gyro.Client, ch channels.Channel, name string) (gyro.SubRefreshReply, error) {
 	p := b.Proxies.Of(proxy.SubRefresh, ch.SubRefreshProxyName)
 	req := &message.SubRefreshRequest{Channel: name}
-	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
+	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = clientFields(p, c)
 	req.Labels = labelsOf(c)
 	var res message.SubRefreshResponse
 	if err := p.Call(b.during(ctx, c), fromOf(c), req, &res); err != nil {
@@ -87,7 +87,7 @@ func (b *Backend) SubRefresh(ctx context.Context, c *gyro.Client, ch channels.Ch
 func (b *Backend) Publish(ctx context.Context, c *gyro.Client, ch channels.Channel, e gyro.PublishEvent) (reply gyro.PublishReply, err error) {
 	p := b.Proxies.Of(proxy.Publish, ch.PublishProxyName)
 	req := &message.PublishRequest{Channel: e.Channel}
-	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
+	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = clientFields(p, c)
 	req.Labels = labelsOf(c)
 	req.Data, req.B64Data = payload(p, e.Data)
 	var res message.PublishResponse

@@ -85,7 +85,7 @@ func (b *Backend) subscribe(p *proxy.Proxy, r *message.ConnectResult, reply *gyr
 func (b *Backend) Refresh(ctx context.Context, c *gyro.Client) (gyro.RefreshReply, error) {
 	p := b.Proxies.Of(proxy.Refresh, "")
 	req := new(message.RefreshRequest)
-	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
+	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = clientFields(p, c)
 	req.Labels = labelsOf(c)
 	var res message.RefreshResponse
 	if err := p.Call(b.during(ctx, c), fromOf(c), req, &res); err != nil {
@@ -112,7 +112,7 @@ func (b *Backend) Refresh(ctx context.Context, c *gyro.Client) (gyro.RefreshRepl
 func (b *Backend) Call(ctx context.Context, c *gyro.Client, name string, e gyro.RPCEvent) ([]byte, error) {
 	p := b.Proxies.Of(proxy.RPC, name)
 	req := &message.RPCRequest{Method: e.Method}
-	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
+	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = clientFields(p, c)
 	req.Labels = labelsOf(c)
 	req.Data, req.B64Data = payload(p, e.Data)
 	var res message.RPCResponse

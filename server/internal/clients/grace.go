@@ -21,7 +21,7 @@ type span struct{ first, latest time.Time }
 
 // prolong notes a question without an answer, and returns when to ask again. It reports false if the first one was limit
 // ago; 0 or less: no limit.
-func (u *unanswered) prolong(t thing, most time.Duration) (until time.Time, ok bool) {
+func (u *unanswered) prolong(t thing, limit time.Duration) (until time.Time, ok bool) {
 	now := time.Now()
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -31,8 +31,8 @@ func (u *unanswered) prolong(t thing, most time.Duration) (until time.Time, ok b
 		s.first = now
 	}
 	until = now.Add(grace)
-	if most > 0 {
-		end := s.first.Add(most)
+	if limit > 0 {
+		end := s.first.Add(limit)
 		if !now.Before(end) {
 			delete(u.things, t)
 			return end, false

@@ -19,7 +19,7 @@ func (b *Backend) ChangeMap(ctx context.Context, c *gyro.Client, ch channels.Cha
 	}
 	p := b.Proxies.Of(proxy.MapPublish, ch.Map.PublishProxyName)
 	req := &message.MapPublishRequest{Channel: e.Channel, Key: e.Key}
-	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
+	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = clientFields(p, c)
 	req.Labels = labelsOf(c)
 	req.Data, req.B64Data = payload(p, e.Data)
 	var res message.MapPublishResponse
@@ -51,7 +51,7 @@ func (b *Backend) ChangeMap(ctx context.Context, c *gyro.Client, ch channels.Cha
 func (b *Backend) removeKey(ctx context.Context, c *gyro.Client, ch channels.Channel, e gyro.MapChangeEvent, reply gyro.MapChangeReply) (gyro.MapChangeReply, error) {
 	p := b.Proxies.Of(proxy.MapRemove, ch.Map.RemoveProxyName)
 	req := &message.MapRemoveRequest{Channel: e.Channel, Key: e.Key}
-	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = about(p, c)
+	req.Client, req.Transport, req.Protocol, req.Encoding, req.User, req.Meta = clientFields(p, c)
 	req.Labels = labelsOf(c)
 	var res message.MapRemoveResponse
 	if err := b.ask(b.during(ctx, c), p, c.ID(), e.Channel, fromOf(c), req, &res); err != nil {

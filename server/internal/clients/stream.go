@@ -63,13 +63,13 @@ func (s *stream) Run(publish func(*gyro.Publication) error) gyro.Unsubscribe {
 		}
 		if len(p.Data) > 0 && s.client.Transport().Encoding == gyro.EncodingJSON && !json.Valid(p.Data) {
 			s.backend.Log.Error("a publication from the backend's stream is not JSON, which its client needs: the client is disconnected",
-				s.about()...)
+				s.attrs()...)
 			s.client.Disconnect(protocol.DisconnectInappropriateProtocol)
 			return protocol.UnsubscribeServer
 		}
 		if err := s.of.CheckData(p.Data); err != nil {
 			_, why := refusal.Explain(err)
-			s.backend.Log.Error("a publication from the backend's stream is left out", s.about("error", why)...)
+			s.backend.Log.Error("a publication from the backend's stream is left out", s.attrs("error", why)...)
 			continue
 		}
 		if publish(&gyro.Publication{Data: p.Data, Tags: p.Tags}) != nil {
@@ -82,15 +82,15 @@ func (s *stream) ended(err error) gyro.Unsubscribe {
 	switch {
 	case errors.Is(err, proxy.ErrClosed):
 	case errors.Is(err, proxy.ErrFinished):
-		s.backend.Log.Info("the backend has ended the stream of a subscription, which ends", s.about()...)
+		s.backend.Log.Info("the backend has ended the stream of a subscription, which ends", s.attrs()...)
 	default:
-		s.backend.Log.Warn("the stream of a subscription broke: its client is to subscribe again", s.about("error", err)...)
+		s.backend.Log.Warn("the stream of a subscription broke: its client is to subscribe again", s.attrs("error", err)...)
 		return protocol.UnsubscribeInsufficientState
 	}
 	return protocol.UnsubscribeServer
 }
 
-func (s *stream) about(more ...any) []any {
+func (s *stream) attrs(more ...any) []any {
 	return append([]any{"client", s.client.ID(), "user", s.client.UserID(), "channel", s.channel, "key", s.key}, more...)
 }
 

@@ -34,9 +34,9 @@ func (s section) require(key string, given bool) {
 	}
 }
 
-func between[T cmp.Ordered](s section, key string, value, least, most T) {
-	if value < least || value > most {
-		s.Add(s.key+"."+key, "%v is not between %v and %v", value, least, most)
+func between[T cmp.Ordered](s section, key string, value, least, greatest T) {
+	if value < least || value > greatest {
+		s.Add(s.key+"."+key, "%v is not between %v and %v", value, least, greatest)
 	}
 }
 

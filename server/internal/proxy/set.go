@@ -14,12 +14,12 @@ import (
 
 // Set has the enabled proxies of a configuration. It never changes.
 type Set struct {
-	proxies map[use]*Proxy
+	proxies map[question]*Proxy
 	keeper  *Keeper
 }
 
-// use is a proxy that is asked about an event. Namespaces with the same proxy and event share connections and metrics.
-type use struct {
+// question is a proxy that is asked about an event. Namespaces with the same proxy and event share connections and metrics.
+type question struct {
 	event Event
 	name  string
 }
@@ -30,7 +30,7 @@ const Default = config.DefaultProxy
 // NewSet makes the proxies of a validated configuration. It reuses proxies of before, which may be nil, if their
 // configuration is the same. An error names the key.
 func NewSet(cfg *config.Config, before *Set, meter func(protocol string, e Event, name string) Meter, tracer Tracer, log *slog.Logger) (*Set, error) {
-	s := &Set{proxies: make(map[use]*Proxy)}
+	s := &Set{proxies: make(map[question]*Proxy)}
 	var made []*Proxy
 	for u, at := range inUse(cfg) {
 		if p := before.Of(u.event, u.name); p != nil && reflect.DeepEqual(p.config, at.config) {
@@ -63,7 +63,7 @@ func (s *Set) Of(e Event, name string) *Proxy {
 	if name == "" {
 		name = Default
 	}
-	return s.proxies[use{e, name}]
+	return s.proxies[question{e, name}]
 }
 
 // Keep is Keeper.Keep.
@@ -102,20 +102,20 @@ func (s *Set) Close() {
 	}
 }
 
-type place struct {
+type configured struct {
 	key    string
 	config *config.Proxy
 }
 
-func inUse(cfg *config.Config) map[use]place {
-	out := make(map[use]place)
+func inUse(cfg *config.Config) map[question]configured {
+	out := make(map[question]configured)
 	for _, u := range cfg.ProxyUses() {
 		if !u.Enabled {
 			continue
 		}
 		name := cmp.Or(u.Name, Default)
 		if p, key := u.Proxy(cfg); p != nil {
-			out[use{eventByName(u.Event), name}] = place{key, p}
+			out[question{eventByName(u.Event), name}] = configured{key, p}
 		}
 	}
 	return out

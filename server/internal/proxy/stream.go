@@ -169,10 +169,10 @@ type streams struct {
 }
 
 // add reports false if there are limit streams already.
-func (s *streams) add(most int) bool {
+func (s *streams) add(limit int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open >= most {
+	if s.open >= limit {
 		return false
 	}
 	s.open++

@@ -110,7 +110,7 @@ func (f *finder) absent() {
 
 // strangers tells of the most frequent refusals of clients with an unknown user: one of them may be the user.
 func (f *finder) strangers() {
-	const most = 3
+	const maxRefusals = 3
 	type reason struct{ what, text, key string }
 	counts := make(map[reason]int)
 	var order []reason
@@ -121,7 +121,7 @@ func (f *finder) strangers() {
 		}
 	}
 	slices.SortStableFunc(order, func(a, b reason) int { return counts[b] - counts[a] })
-	for _, r := range order[:min(len(order), most)] {
+	for _, r := range order[:min(len(order), maxRefusals)] {
 		f.tell(Notice, fmt.Sprintf("recently %s of clients whose user is not known: %s: %s", count(counts[r], "refusal"), r.what, r.text), r.key, "")
 	}
 }

@@ -49,11 +49,11 @@ type Cache struct {
 	// Dial, if set before the first call of Endpoint, opens connections.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-	log    *slog.Logger
-	ctx    context.Context // of all fetches
-	stop   context.CancelFunc
-	places chan struct{} // one for each fetch under way
-	most   int           // sets; tests set another number
+	log   *slog.Logger
+	ctx   context.Context // of all fetches
+	stop  context.CancelFunc
+	slots chan struct{} // one for each fetch under way
+	limit int           // sets; tests set another number
 
 	mu   sync.Mutex
 	sets map[source]*set
@@ -70,7 +70,7 @@ type source struct {
 
 // NewCache returns an empty cache, which must be closed. log is wrapped by logging.Wrap.
 func NewCache(log *slog.Logger) *Cache {
-	c := &Cache{log: logging.Wrap(log), places: make(chan struct{}, maxFetches), most: maxSets, sets: make(map[source]*set)}
+	c := &Cache{log: logging.Wrap(log), slots: make(chan struct{}, maxFetches), limit: maxSets, sets: make(map[source]*set)}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	return c
 }
@@ -100,7 +100,7 @@ func (c *Cache) set(from source) *set {
 	defer c.mu.Unlock()
 	s := c.sets[from]
 	if s == nil {
-		if len(c.sets) >= c.most && !c.makeRoom() {
+		if len(c.sets) >= c.limit && !c.makeRoom() {
 			return nil
 		}
 		s = &set{cache: c, source: from}
@@ -265,8 +265,8 @@ func (s *set) fetchNow(e *Endpoint, after time.Duration, done chan struct{}) {
 	case <-ctx.Done():
 	}
 	select {
-	case s.cache.places <- struct{}{}:
-		defer func() { <-s.cache.places }()
+	case s.cache.slots <- struct{}{}:
+		defer func() { <-s.cache.slots }()
 	case <-ctx.Done():
 	}
 	s.mu.Lock()

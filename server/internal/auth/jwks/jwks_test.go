@@ -270,10 +270,10 @@ func TestWaitEnds(t *testing.T) {
 func TestFull(t *testing.T) {
 	bubble(t, func(t *testing.T, p *provider, e *Endpoint, _ func() string) {
 		const most = 3 * maxFetches
-		if e.cache.most != maxSets {
-			t.Errorf("%d sets, want %d", e.cache.most, maxSets)
+		if e.cache.limit != maxSets {
+			t.Errorf("%d sets, want %d", e.cache.limit, maxSets)
 		}
-		e.cache.most = most
+		e.cache.limit = most
 		want(t, e, "a", nil)
 		time.Sleep(time.Second)
 		p.answer(404, "")

@@ -135,18 +135,18 @@ func ReadFile(file string) ([]byte, error) { return readFile(file, maxFileSize) 
 // ReadSecret reads a file of up to 64 KiB.
 func ReadSecret(file string) ([]byte, error) { return readFile(file, maxSecretSize) }
 
-func readFile(file string, most int64) ([]byte, error) {
+func readFile(file string, limit int64) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
 		return nil, err
 	}
-	if int64(len(data)) > most {
-		return nil, fmt.Errorf("%s is larger than %d bytes", file, most)
+	if int64(len(data)) > limit {
+		return nil, fmt.Errorf("%s is larger than %d bytes", file, limit)
 	}
 	return data, nil
 }

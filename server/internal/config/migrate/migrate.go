@@ -75,13 +75,13 @@ func New(x *config.Examination, further ...error) Report {
 	}
 	r.differences(x)
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int { // as in the file, variables and defaults last
-		return cmp.Or(cmp.Compare(rank(a.Kind), rank(b.Kind)), cmp.Compare(place(x, a.Key), place(x, b.Key)))
+		return cmp.Or(cmp.Compare(rank(a.Kind), rank(b.Kind)), cmp.Compare(position(x, a.Key), position(x, b.Key)))
 	})
 	return r
 }
 
 // position orders keys as in the file.
-func place(x *config.Examination, key string) int {
+func position(x *config.Examination, key string) int {
 	line, column := x.Position(key)
 	if line == 0 {
 		return math.MaxInt

@@ -53,7 +53,7 @@ func (s *Store) Config(section string, t config.ListenerTLS, protocols ...string
 	if err != nil {
 		return nil, fmt.Errorf("%s.%w", section, err)
 	}
-	l.publish(time.Now())
+	l.replace(time.Now())
 	s.listeners = append(s.listeners, l)
 	return &tls.Config{MinVersion: l.minVersion, NextProtos: protocols, GetConfigForClient: l.forClient}, nil
 }

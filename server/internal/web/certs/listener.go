@@ -44,9 +44,9 @@ func newListener(section string, t config.ListenerTLS, a *authority, protocols [
 	}
 	var err error
 	if t.Autocert {
-		err = l.useAuthority(a, t)
+		err = l.setAuthority(a, t)
 	} else {
-		err = l.usePairs(t)
+		err = l.loadPairs(t)
 	}
 	if err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func newListener(section string, t config.ListenerTLS, a *authority, protocols [
 	return l, nil
 }
 
-func (l *listener) usePairs(t config.ListenerTLS) error {
+func (l *listener) loadPairs(t config.ListenerTLS) error {
 	if len(t.Certificates) >= maxCertificates {
 		return fmt.Errorf("certificates: %d are more than %d", len(t.Certificates), maxCertificates-1)
 	}
@@ -86,7 +86,7 @@ func (l *listener) usePairs(t config.ListenerTLS) error {
 	return nil
 }
 
-func (l *listener) useAuthority(a *authority, t config.ListenerTLS) error {
+func (l *listener) setAuthority(a *authority, t config.ListenerTLS) error {
 	switch {
 	case a == nil:
 		return errors.New("autocert: needs " + autocertKey + ".enabled")
@@ -122,12 +122,12 @@ func (l *listener) refresh(now time.Time, log *slog.Logger) {
 		changed = s.reread(l.section, log) || changed
 	}
 	if changed {
-		l.publish(now)
+		l.replace(now)
 	}
 }
 
 // replace replaces the current configuration.
-func (l *listener) publish(now time.Time) {
+func (l *listener) replace(now time.Time) {
 	// Records that begin small only cost CPU where messages share a record.
 	c := &tls.Config{MinVersion: l.minVersion, NextProtos: l.protocols, DynamicRecordSizingDisabled: true}
 	if l.authority != nil {

@@ -21,7 +21,7 @@ type source struct {
 	files string // paths; empty if all of it is in the configuration
 	read  func() ([]byte, error)
 	// apply takes over the text. After an error nothing has changed.
-	use     func(text []byte) error
+	apply   func(text []byte) error
 	seen    [sha256.Size]byte // the digest of the last text, or of the error
 	refused bool              // the last text is not in force
 }
@@ -49,7 +49,7 @@ func (s *source) refresh() (changed bool, err error) {
 	}
 	s.seen = sum
 	if err == nil {
-		err = s.use(text)
+		err = s.apply(text)
 	}
 	s.refused = err != nil
 	return err == nil, err
@@ -80,7 +80,7 @@ func newPair(prefix string, cert, key config.PEM) (*pair, error) {
 			}
 			return bytes.Join([][]byte{certText, keyText}, []byte{0}), nil
 		},
-		use: func([]byte) error {
+		apply: func([]byte) error {
 			made, err := tls.X509KeyPair(certText, keyText)
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", certKey, keyKey, err)
@@ -104,7 +104,7 @@ func newPool(key string, pem config.PEM, to **x509.CertPool) (*source, error) {
 			}
 			return text, err
 		},
-		use: func(text []byte) error {
+		apply: func(text []byte) error {
 			pool := x509.NewCertPool()
 			if !pool.AppendCertsFromPEM(text) {
 				return fmt.Errorf("%s: there is no certificate in it", key)

@@ -12,15 +12,15 @@ import (
 func TestNoDescriptors(t *testing.T) {
 	text, fault := "a certificate", error(nil)
 	s := &source{
-		read: func() ([]byte, error) { return []byte(text), fault },
-		use:  func([]byte) error { return nil },
+		read:  func() ([]byte, error) { return []byte(text), fault },
+		apply: func([]byte) error { return nil },
 	}
 	short := fmt.Errorf("cert_pem: %w", &os.PathError{Op: "open", Path: "cert.pem", Err: syscall.EMFILE})
 	fault = short
 	if err := s.load(); err == nil {
 		t.Error("a start without descriptors succeeds")
 	}
-	s, fault = &source{read: s.read, use: s.use}, nil
+	s, fault = &source{read: s.read, apply: s.apply}, nil
 	if err := s.load(); err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func newTickets(section string, t config.ListenerTLS) (*tickets, error) {
 	if t.TicketSecretFile != "" {
 		k.source = source{keys: fileKey, files: t.TicketSecretFile, read: func() ([]byte, error) { return material.ReadFile(t.TicketSecretFile) }}
 	}
-	k.use = func(text []byte) error {
+	k.apply = func(text []byte) error {
 		secrets, err := parseSecrets(string(text))
 		if err == nil {
 			k.secrets = secrets

@@ -19,7 +19,7 @@ import (
 var head string
 
 type group struct {
-	name, title, about string
+	name, title, intro string
 	sections           []string
 }
 
@@ -82,9 +82,9 @@ func split(reference string) (map[string]string, error) {
 	pages := make(map[string]string)
 	index := strings.TrimRight(head, "\n") + "\n"
 	for _, g := range groups {
-		index += fmt.Sprintf("\n## %s\n\n%s\n", g.title, g.about)
+		index += fmt.Sprintf("\n## %s\n\n%s\n", g.title, g.intro)
 		page := fmt.Sprintf("%s\n# Configuration: %s\n\n%s [Configuration](../configuration.md) has the rules for all keys, and the other sections.\n",
-			head[:strings.Index(head, "\n")+1], strings.ToLower(g.title), g.about)
+			head[:strings.Index(head, "\n")+1], strings.ToLower(g.title), g.intro)
 		for _, name := range g.sections {
 			text, ok := sections[name]
 			if !ok {
@@ -93,7 +93,7 @@ func split(reference string) (map[string]string, error) {
 			delete(sections, name)
 			page += "\n## " + strings.TrimRight(text, "\n") + "\n"
 			anchor := strings.ToLower(strings.ReplaceAll(name, " ", "-"))
-			index += fmt.Sprintf("\n### %s\n\n%s[Keys](configuration/%s.md#%s)\n", name, about(text), g.name, anchor)
+			index += fmt.Sprintf("\n### %s\n\n%s[Keys](configuration/%s.md#%s)\n", name, introOf(text), g.name, anchor)
 		}
 		pages["configuration/"+g.name+".md"] = page
 	}
@@ -109,8 +109,8 @@ func split(reference string) (map[string]string, error) {
 	return pages, nil
 }
 
-// about returns the text between heading and table, with a space behind it.
-func about(section string) string {
+// introOf returns the text between heading and table, with a space behind it.
+func introOf(section string) string {
 	_, text, _ := strings.Cut(section, "\n")
 	text, _, _ = strings.Cut(text, "\n| ")
 	if text = strings.TrimSpace(text); text != "" {

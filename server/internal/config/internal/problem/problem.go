@@ -36,9 +36,9 @@ func (l *List) Positive(key string, d time.Duration) {
 }
 
 // Between demands a duration from least to greatest.
-func (l *List) Between(key string, d, least, most time.Duration) {
-	if d < least || d > most {
-		l.Add(key, "%s is not between %s and %s", d, least, most)
+func (l *List) Between(key string, d, least, greatest time.Duration) {
+	if d < least || d > greatest {
+		l.Add(key, "%s is not between %s and %s", d, least, greatest)
 	}
 }
 

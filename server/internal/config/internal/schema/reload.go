@@ -47,7 +47,7 @@ func changes(p path, f field, a, b reflect.Value, out []string) []string {
 	case f.kind != kindList:
 		return append(out, p.msg)
 	}
-	before, used := places(a), make(map[string]bool, b.Len())
+	before, used := positionsOf(a), make(map[string]bool, b.Len())
 	section := field{kind: kindSection, typ: f.typ.Elem()}
 	for i := range b.Len() {
 		id := elementID(b, i)
@@ -68,7 +68,7 @@ func changes(p path, f field, a, b reflect.Value, out []string) []string {
 }
 
 // positionsOf returns the indices of the elements of a list.
-func places(list reflect.Value) map[string]int {
+func positionsOf(list reflect.Value) map[string]int {
 	at := make(map[string]int, list.Len())
 	for i := range list.Len() {
 		at[elementID(list, i)] = i

@@ -48,8 +48,8 @@ func (c Channel) derived(prefixes []string, agree func(of *Options, prefix strin
 	return Channel{}, false
 }
 
-// meant returns the channel that c shows: the map of a full-state channel, the channel of a presence map, else c itself.
-func (c Channel) meant() Channel {
+// shown returns the channel that c shows: the map of a full-state channel, the channel of a presence map, else c itself.
+func (c Channel) shown() Channel {
 	for {
 		of, ok := c.fullState()
 		if !ok {
@@ -65,7 +65,7 @@ func (c Channel) meant() Channel {
 // closed returns why a client cannot subscribe without a token, whatever the options of the namespace are; nil if the
 // options decide. A closed channel is closed under derived names as well.
 func (c Channel) closed(f Facts, t *trace) error {
-	m := c.meant()
+	m := c.shown()
 	derived := len(m.Name) < len(c.Name)
 	if derived {
 		t.fact(true, "the channel shows another channel, whose name it ends with")
