@@ -1,4 +1,4 @@
-// Command configdoc writes the reference of the configuration into the folder docs: configuration.md with head.md and a
+// Command configdoc writes the reference of the configuration into a folder: docs/configuration.md with head.md and a
 // list of sections, and a page in docs/configuration for each group of them.
 package main
 
