@@ -43,7 +43,7 @@ type Warnings struct {
 	File        string            // why the file was not read
 	UnknownKeys []string          // of the file, as paths: channel.namespaces.[0].foo
 	UnknownEnv  []string          // variables with the prefix of Gyro or Centrifugo
-	meant       map[string]string // the probable meaning of an unknown key or variable
+	suggestions map[string]string // the probable meaning of an unknown key or variable
 	Idle        []string          // keys that are set and have no effect, with the reason
 	Insecure    []string          // active options that no production server should have
 
@@ -68,8 +68,8 @@ func (w Warnings) Lines() []string {
 }
 
 func (w Warnings) meaning(unknown string) string {
-	if meant := w.meant[unknown]; meant != "" {
-		return " (did you mean " + meant + "?)"
+	if suggested := w.suggestions[unknown]; suggested != "" {
+		return " (did you mean " + suggested + "?)"
 	}
 	return ""
 }
@@ -100,12 +100,12 @@ func read(opts Options) (c *Config, report schema.Report, w Warnings, err error)
 		}
 	}
 	w.UnknownKeys, w.UnknownEnv, w.FromEnv = report.Keys, report.Env, report.FromEnv
-	w.meant = make(map[string]string)
+	w.suggestions = make(map[string]string)
 	for _, k := range report.Keys[:min(len(report.Keys), maxSuggestions)] {
-		w.meant[k] = schema.SuggestKey(c, k)
+		w.suggestions[k] = schema.SuggestKey(c, k)
 	}
 	for _, e := range report.Env[:min(len(report.Env), maxSuggestions)] {
-		w.meant[e] = report.SuggestEnv(e, envPrefixes)
+		w.suggestions[e] = report.SuggestEnv(e, envPrefixes)
 	}
 	for _, k := range schema.Idle(c) {
 		w.Idle = append(w.Idle, k.String())

@@ -40,7 +40,7 @@ type Unknown struct {
 	Name    string // a key as messages name it, or a variable
 	Env     bool   // a variable
 	Where   string // as Examination.Where tells it
-	Meaning string // the key that was probably meant; may be empty
+	Meaning string // the key that was probably suggested; may be empty
 }
 
 // maxPositions bounds the files whose keys get positions, in bytes.
@@ -179,13 +179,13 @@ func (x *Examination) findUnknown() {
 	}
 }
 
-// inSameElement moves meant into the list element of key, if both are in the same section.
-func inSameElement(key, meant string) string {
-	i, j := strings.LastIndexByte(key, '.'), strings.LastIndexByte(meant, '.')
-	if i > 0 && j > 0 && schema.AnyElement(key[:i]) == meant[:j] {
-		return key[:i] + meant[j:]
+// inSameElement moves suggested into the list element of key, if both are in the same section.
+func inSameElement(key, suggested string) string {
+	i, j := strings.LastIndexByte(key, '.'), strings.LastIndexByte(suggested, '.')
+	if i > 0 && j > 0 && schema.AnyElement(key[:i]) == suggested[:j] {
+		return key[:i] + suggested[j:]
 	}
-	return meant
+	return suggested
 }
 
 func (x *Examination) findBoth(env map[string]string) {

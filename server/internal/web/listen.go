@@ -96,7 +96,7 @@ func (w *Web) Listeners(store *certs.Store) ([]*Listener, error) {
 		list = append(list, newListener(InternalListener, internalAddr(h), internal, intTLS, false, log))
 	}
 	if challenges := store.Challenges(); challenges != nil {
-		s := newSite(external.gate)
+		s := newSite(external.newGate)
 		s.Guide.Refusals = external.Guide.Refusals
 		if err := s.HandleTree("http_server.tls_autocert.http_addr", "/", Endpoint{Handler: challenges}); err != nil {
 			return nil, err

@@ -19,8 +19,8 @@ type Site struct {
 	// served has the shortest path of each configuration key, for the log.
 	served map[string]string
 	routes []front.Route
-	// gate makes the gate of an endpoint; path is its label in metrics, empty for unknown paths.
-	gate func(path string, e Endpoint) *gate
+	// newGate makes the gate of an endpoint; path is its label in metrics, empty for unknown paths.
+	newGate func(path string, e Endpoint) *gate
 	// Guide answers requests for unknown paths.
 	Guide Guide
 }
@@ -39,16 +39,16 @@ type Endpoint struct {
 	CheckHost bool
 }
 
-func newSite(gate func(path string, e Endpoint) *gate) *Site {
-	s := &Site{exact: make(map[string]http.Handler), trees: make(map[string]http.Handler), served: make(map[string]string), gate: gate}
+func newSite(newGate func(path string, e Endpoint) *gate) *Site {
+	s := &Site{exact: make(map[string]http.Handler), trees: make(map[string]http.Handler), served: make(map[string]string), newGate: newGate}
 	s.Guide.Off = make(map[string]string)
-	s.rest = s.guard("", Endpoint{Handler: &s.Guide})
+	s.rest = s.gated("", Endpoint{Handler: &s.Guide})
 	return s
 }
 
-// guard puts the gate before an endpoint and its routes.
-func (s *Site) guard(path string, e Endpoint) http.Handler {
-	g := s.gate(path, e)
+// gated puts the gate before an endpoint and its routes.
+func (s *Site) gated(path string, e Endpoint) http.Handler {
+	g := s.newGate(path, e)
 	for _, r := range e.Routes {
 		if r.Path == path {
 			r.Gate = g
@@ -92,7 +92,7 @@ func (s *Site) HandleExact(key, path string, e Endpoint) error {
 	if s.exact[path] != nil {
 		return fmt.Errorf("%s: path %q is taken by another endpoint", key, path)
 	}
-	s.exact[path] = s.guard(path, e)
+	s.exact[path] = s.gated(path, e)
 	if known := s.served[key]; known == "" || known == "/" || path != "/" && len(path) < len(known) {
 		s.served[key] = path
 	}
@@ -111,7 +111,7 @@ func (s *Site) HandleTree(key, path string, e Endpoint) error {
 	if err := s.Handle(key, path, toBelow); err != nil {
 		return err
 	}
-	s.trees[below] = s.guard(below, e)
+	s.trees[below] = s.gated(below, e)
 	return nil
 }
 
@@ -120,7 +120,7 @@ func (s *Site) handleBelow(key, path string, e Endpoint) error {
 		return err
 	}
 	below := strings.TrimSuffix(CleanPrefix(path), "/") + "/"
-	s.trees[below] = s.guard(below, e)
+	s.trees[below] = s.gated(below, e)
 	return nil
 }
 
