@@ -108,7 +108,7 @@ func (n *Node) connect() error {
 func (n *Node) newRules(c *clocks.Clocks) *validate.Rules {
 	return &validate.Rules{
 		Channel: n.cfg.Channel, Binary: n.cfg.Binary, Clocks: c, Log: n.cfg.Logger,
-		Tracked: func(ch string) bool { return n.engines.Routes.IsChecked(ch) },
+		Tracked: func(ch string) bool { return n.positions.Watches(ch) },
 	}
 }
 

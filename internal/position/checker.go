@@ -79,6 +79,9 @@ func (c *Checker) Watch(ch string, metaTTL time.Duration) {
 	}
 }
 
+// Watches reports whether the checker watches a channel. Channels that are only Fragile are not watched.
+func (c *Checker) Watches(ch string) bool { return c.cfg.Routes.CheckOf(ch).TTL != 0 }
+
 // Fragile says that the subscribers of a routed channel need every message, and that it has no stream to check. They
 // begin anew after each loss.
 func (c *Checker) Fragile(ch string) { c.cfg.Routes.SetCheck(ch, route.Check{Fragile: true}) }

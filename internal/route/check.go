@@ -25,19 +25,19 @@ func (t *Table) SetCheck(ch string, c Check) (first bool) {
 	return first
 }
 
-// IsChecked reports whether a channel has a Check. It costs next to nothing if no channel has one.
-func (t *Table) IsChecked(ch string) bool {
+// CheckOf returns the Check of a channel. It costs next to nothing if no channel has one.
+func (t *Table) CheckOf(ch string) Check {
 	if !t.HasChecked() {
-		return false
+		return Check{}
 	}
 	b, hash := t.bucket(ch)
 	r, _ := b.m.Get(hash, ch)
 	if r == nil {
-		return false
+		return Check{}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return r.check != Check{}
+	return r.check
 }
 
 // HasChecked reports whether any channel has a Check.

@@ -117,8 +117,8 @@ func TestChecks(t *testing.T) {
 	if !table.SetCheck("a", one) || table.SetCheck("a", one) || table.SetCheck("a", two) || !table.SetCheck("b", fragile) {
 		t.Error("the first check of a channel is not the first, or another one is")
 	}
-	if !table.IsChecked("b") || table.IsChecked("c") {
-		t.Error("IsChecked is wrong")
+	if table.CheckOf("b") == (Check{}) || table.CheckOf("c") != (Check{}) {
+		t.Error("CheckOf is wrong")
 	}
 	if got := checks(); !maps.Equal(got, map[string]Check{"a": two, "b": fragile}) {
 		t.Errorf("checks %v", got)

@@ -242,6 +242,26 @@ func TestMapSubscriptionBesideEphemeralChanges(t *testing.T) {
 	}
 }
 
+// Subscribers of an ephemeral map keep no position, so the log does not warn of its changes.
+func TestEphemeralMapIsNotWarnedOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logtest.Buffer
+		node := gyrotest.NewNode(t, gyro.Config{
+			Handlers: mapHandlers(channel.MapSubscription{Kind: channel.MapData, Ephemeral: true}), Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		r := &mapReader{t: t, node: node, ephemeral: true, has: map[string]string{}}
+		r.connect()
+		r.catchUp(20)
+		if _, err := node.Maps().Change(t.Context(), "m", &gyro.Publication{Key: "k", Data: []byte("1")}, mapOptions(true)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if lines := log.Take(); strings.Contains(lines, "WARN") {
+			t.Error(lines)
+		}
+	})
+}
+
 // The log says what the options of a change lack, which clients are not told.
 func TestMapOptionsAreExplained(t *testing.T) {
 	position := &gyro.StreamPosition{Offset: 1}
