@@ -48,9 +48,9 @@ type Broker struct {
 	handler broker.EventHandler
 	db      *pgxpool.Pool
 	feed    *changefeed.Feed
-	expiry  enginekit.ExpiryMeter            // of maps
-	streams []*groupcommit.Lane[*publishing] // by shard
-	changes []*groupcommit.Lane[*changing]
+	expiry  enginekit.ExpiryMeter             // of maps
+	streams []*groupcommit.Queue[*publishing] // by shard
+	changes []*groupcommit.Queue[*changing]
 	slots   chan struct{} // of transactions that write
 	hashes  bool          // the server has the hashes of schema.HashText
 
@@ -109,7 +109,7 @@ func New(cfg Config) (*Broker, error) {
 	b.sql = newStatements(&b.sets)
 	b.lifetime, b.end = context.WithCancel(context.Background())
 	b.control = &control{b: b}
-	b.proof.doubts, b.proof.places = make(chan struct{}, 1), make(map[place]fault)
+	b.proof.doubts, b.proof.targets = make(chan struct{}, 1), make(map[target]fault)
 	return b, nil
 }
 
@@ -297,8 +297,8 @@ func (b *Broker) probeHashes(ctx context.Context) error {
 	return err
 }
 
-// placed tells that the rows of a channel are in the shard where this node looks for them.
-func (b *Broker) placed() bool { return b.hashes && b.trouble.Load() == nil }
+// shardsKnown tells that the rows of a channel are in the shard where this node looks for them.
+func (b *Broker) shardsKnown() bool { return b.hashes && b.trouble.Load() == nil }
 
 // table describes an outbox to the feed.
 func (b *Broker) table(table int, set *schema.Set) *changefeed.Table {
@@ -307,18 +307,18 @@ func (b *Broker) table(table int, set *schema.Set) *changefeed.Table {
 		Name: set.Outbox, Notify: set.Notify, Shards: b.cfg.NumShards, Columns: schema.Columns,
 		Wanted: "x.channel = ANY ($3::text[])",
 		Want: func(shard int) (arg any, all bool, unchanged func() bool) {
-			return b.subs.Wanted(shard, !b.placed())
+			return b.subs.Wanted(shard, !b.shardsKnown())
 		},
 		Scan:    func(shard int, rows pgx.Rows, ahead ...any) error { return current[shard].Scan(rows, ahead...) },
 		Deliver: func(shard int, id int64) { b.deliver(table, shard, id, &current[shard]) },
 		Encode:  func(shard int, dst []byte) []byte { return current[shard].Append(dst) },
 		Decode:  func(shard int, data []byte) error { return current[shard].Decode(data) },
 		Reached: func(shard int, id int64, created time.Time) {
-			b.floors.At(table, shard).Raise(standby.Mark{ID: id, Created: created})
+			b.floors.At(table, shard).Raise(standby.Row{ID: id, Created: created})
 		},
 		Lost: func(shard int, id int64, created time.Time) {
 			b.subs.Lost(table, shard)
-			b.floors.At(table, shard).Reset(standby.Mark{ID: id, Created: created})
+			b.floors.At(table, shard).Reset(standby.Row{ID: id, Created: created})
 			b.handler.HandleLoss(func(ch string) bool { return !b.hashes || schema.ShardOf(ch, b.cfg.NumShards) == shard })
 		},
 	}
@@ -329,7 +329,7 @@ func (b *Broker) deliver(table, shard int, id int64, r *schema.Row) {
 	if !b.subs.Has(r.Channel, table, id) {
 		return
 	}
-	defer b.subs.Turn(shard)()
+	defer b.subs.Exclude(shard)()
 	switch r.Kind {
 	case schema.KindPublication:
 		b.handler.HandlePublication(r.Channel, r.Event())
@@ -353,8 +353,8 @@ func (b *Broker) start() {
 		return
 	}
 	for shard := range b.cfg.NumShards {
-		b.streams = append(b.streams, b.streamLane(shard))
-		b.changes = append(b.changes, b.mapLane(shard))
+		b.streams = append(b.streams, b.streamQueue(shard))
+		b.changes = append(b.changes, b.mapQueue(shard))
 	}
 	b.background.Go(func() { b.feed.Run(b.lifetime) })
 	b.background.Go(func() { b.expireMaps(b.lifetime) })
@@ -384,8 +384,8 @@ func (b *Broker) Close(ctx context.Context) error {
 	})
 }
 
-// place returns the shard of a channel, and an error unless the broker can work on the channel.
-func (b *Broker) place(ctx context.Context, ch string) (int, error) {
+// shardOf returns the shard of a channel, and an error unless the broker can work on the channel.
+func (b *Broker) shardOf(ctx context.Context, ch string) (int, error) {
 	if err := b.lifecycle.Check(ctx); err != nil {
 		return 0, err
 	}
@@ -431,7 +431,7 @@ func (b *Broker) Subscribe(ctx context.Context, channels ...string) error {
 
 // unread returns the newest rows of shards that this node has not read yet, or nil if channels may have rows elsewhere.
 func (b *Broker) unread(shards []int32) ([]changefeed.RowIDs, error) {
-	if !b.placed() {
+	if !b.shardsKnown() {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(b.lifetime, b.cfg.Timeout)
@@ -440,7 +440,7 @@ func (b *Broker) unread(shards []int32) ([]changefeed.RowIDs, error) {
 	return newest, b.feed.Unread(ctx, shards, func(table, i int, id int64, created time.Time) {
 		newest[i][table] = id
 		// The node will not see this row and earlier rows in these channels: a standby must have them to answer.
-		b.floors.At(table, int(shards[i])).Raise(standby.Mark{ID: id, Created: created})
+		b.floors.At(table, int(shards[i])).Raise(standby.Row{ID: id, Created: created})
 	})
 }
 

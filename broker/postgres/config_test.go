@@ -49,13 +49,13 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// silent is a handler that ignores all events.
-type silent struct{}
+// ignoring is a handler that ignores all events.
+type ignoring struct{}
 
-func (silent) HandlePublication(string, broker.PublicationEvent) {}
-func (silent) HandleJoin(string, *channel.ClientInfo)            {}
-func (silent) HandleLeave(string, *channel.ClientInfo)           {}
-func (silent) HandleLoss(func(string) bool)                      {}
+func (ignoring) HandlePublication(string, broker.PublicationEvent) {}
+func (ignoring) HandleJoin(string, *channel.ClientInfo)            {}
+func (ignoring) HandleLeave(string, *channel.ClientInfo)           {}
+func (ignoring) HandleLoss(func(string) bool)                      {}
 
 // TestUnreachable: Run fails, tells where and not the password; what is called before and after fails as well.
 func TestUnreachable(t *testing.T) {
@@ -70,7 +70,7 @@ func TestUnreachable(t *testing.T) {
 	if err := publish(); err == nil {
 		t.Error("publish works before Run")
 	}
-	if err := b.Run(silent{}); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1/x") || strings.Contains(err.Error(), "hush") {
+	if err := b.Run(ignoring{}); err == nil || !strings.Contains(err.Error(), "127.0.0.1:1/x") || strings.Contains(err.Error(), "hush") {
 		t.Errorf("Run: %v", err)
 	}
 	if err := publish(); err == nil {

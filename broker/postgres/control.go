@@ -21,8 +21,8 @@ type control struct {
 	node   string
 	handle func(data []byte) // nil: the node takes no control messages
 
-	feed *changefeed.Feed
-	lane *groupcommit.Lane[*message]
+	feed  *changefeed.Feed
+	queue *groupcommit.Queue[*message]
 }
 
 // message is a control message on its way.
@@ -93,7 +93,7 @@ func (c *control) connect(ctx context.Context) error {
 func (c *control) start() {
 	b := c.b
 	size := 0
-	c.lane = &groupcommit.Lane[*message]{
+	c.queue = &groupcommit.Queue[*message]{
 		Write: c.write,
 		Fail:  func(m *message, err error) { m.err = err },
 		Go:    b.goes,
@@ -110,7 +110,7 @@ func (c *control) start() {
 	}
 }
 
-func (c *control) stop() { c.lane.Close() }
+func (c *control) stop() { c.queue.Close() }
 
 // PublishControl implements broker.Controller. It returns when the message is committed.
 func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) error {
@@ -123,7 +123,7 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 	m := &message{node: node, data: append([]byte{}, data...)} // the caller may go before it is written
 	group := groupcommit.NewGroup(1)
 	group.Join(&m.Job)
-	b.control.lane.Add(m)
+	b.control.queue.Add(m)
 	if err := b.await(ctx, group); err != nil && !m.Done() {
 		return err
 	}
@@ -141,7 +141,7 @@ func (c *control) write(messages []*message) {
 	}
 	locks := "SELECT shard_id FROM " + b.sets.Control.Locks() + " ORDER BY shard_id FOR UPDATE"
 	send := "SELECT " + b.sets.Control.Name + "_publish(m.data, m.node, $3) FROM unnest($1::bytea[], $2::text[]) AS m (data, node)"
-	err := b.write(place{sort: ofControl}, func(ctx context.Context) error {
+	err := b.write(target{sort: ofControl}, func(ctx context.Context) error {
 		var batch pgx.Batch
 		batch.Queue(locks)
 		batch.Queue(send, data, nodes, b.cfg.ControlNumShards)

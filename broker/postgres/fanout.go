@@ -49,18 +49,18 @@ func (b *Broker) runFanout() error {
 	if b.cfg.Fanout == nil || b.alone {
 		return nil
 	}
-	type place struct{ table, shard int }
-	places := make(map[string]place)
+	type shardKey struct{ table, shard int }
+	keys := make(map[string]shardKey)
 	var topics []string
 	for _, table := range []int{streamTable, mapTable} {
 		for shard := range b.cfg.NumShards {
 			topic := b.topic(table, shard)
-			places[topic] = place{table, shard}
+			keys[topic] = shardKey{table, shard}
 			topics = append(topics, topic)
 		}
 	}
 	err := b.cfg.Fanout.Run(topics, func(topic string, message []byte) {
-		if at, ok := places[topic]; ok {
+		if at, ok := keys[topic]; ok {
 			b.feed.Receive(at.table, at.shard, message)
 		}
 	}, b.feed.Missed)

@@ -20,7 +20,7 @@ const readTries = 5
 // History implements broker.Broker. A channel is looked for among the streams and then among the maps. An unknown one gets a
 // row, so that its epoch stays. A position is rarely renewed: not as long as its remaining time is enough.
 func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFilter) (broker.History, error) {
-	shard, err := b.place(ctx, ch)
+	shard, err := b.shardOf(ctx, ch)
 	if err != nil {
 		return broker.History{}, err
 	}
@@ -60,7 +60,7 @@ type answer struct {
 }
 
 // readStream reads the stream of a channel in one of the tables.
-func readStream(ctx context.Context, from source, table int, ch string, f *broker.HistoryFilter, ttl int64) (a answer, err error) {
+func readStream(ctx context.Context, from reader, table int, ch string, f *broker.HistoryFilter, ttl int64) (a answer, err error) {
 	name, args := readArgs(ch, f, ttl)
 	var offset int64
 	err = from(ctx, table, name, args, func(rows pgx.Rows) error {
@@ -114,7 +114,7 @@ func (b *Broker) createStreams(ctx context.Context, channels []string, ttl int64
 		}
 	}
 	if err == nil {
-		b.hold(ctx, streamTable, channels...)
+		b.changed(ctx, streamTable, channels...)
 	}
 	return err
 }
@@ -124,7 +124,7 @@ func (b *Broker) Positions(ctx context.Context, channels []string, metaTTL time.
 	results := make([]broker.PositionResult, len(channels))
 	ask := make([]string, 0, len(channels))
 	for i, ch := range channels {
-		if _, results[i].Err = b.place(ctx, ch); results[i].Err == nil {
+		if _, results[i].Err = b.shardOf(ctx, ch); results[i].Err == nil {
 			ask = append(ask, ch)
 		}
 	}
@@ -207,14 +207,14 @@ func keep(list []string, want func(string) bool) []string {
 
 // RemoveHistory implements broker.Broker. Rows that other nodes may still have to deliver stay a while, but are no history.
 func (b *Broker) RemoveHistory(ctx context.Context, ch string) error {
-	if _, err := b.place(ctx, ch); err != nil {
+	if _, err := b.shardOf(ctx, ch); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
 	defer cancel()
 	_, err := b.db.Exec(ctx, b.sql.remove, ch)
 	if err == nil {
-		b.hold(ctx, streamTable, ch)
+		b.changed(ctx, streamTable, ch)
 	}
 	return b.explain(err)
 }

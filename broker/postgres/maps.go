@@ -44,10 +44,10 @@ type changing struct {
 // CommitJob implements groupcommit.Item.
 func (c *changing) CommitJob() *groupcommit.Job { return &c.Job }
 
-// mapLane makes the lane that writes to a shard of maps.
-func (b *Broker) mapLane(shard int) *groupcommit.Lane[*changing] {
+// mapQueue makes the queue that writes to a shard of maps.
+func (b *Broker) mapQueue(shard int) *groupcommit.Queue[*changing] {
 	size := 0
-	return &groupcommit.Lane[*changing]{
+	return &groupcommit.Queue[*changing]{
 		Write: func(batch []*changing) { b.writeMaps(shard, batch) },
 		Fail:  func(c *changing, err error) { c.err = err },
 		Go:    b.goes,
@@ -66,7 +66,7 @@ func (m maps) Change(ctx context.Context, ch string, pub *channel.Publication, o
 	if err := broker.CheckChange(pub, &opts); err != nil {
 		return channel.MapResult{}, err
 	}
-	shard, err := m.b.place(ctx, ch)
+	shard, err := m.b.shardOf(ctx, ch)
 	if err != nil {
 		return channel.MapResult{}, err
 	}
@@ -94,7 +94,7 @@ func (m maps) Change(ctx context.Context, ch string, pub *channel.Publication, o
 
 // writeMaps writes a batch to a shard and sets the results.
 func (b *Broker) writeMaps(shard int, batch []*changing) {
-	err := b.write(place{ofMaps, shard}, func(ctx context.Context) error { return b.changeEach(ctx, shard, batch) })
+	err := b.write(target{ofMaps, shard}, func(ctx context.Context) error { return b.changeEach(ctx, shard, batch) })
 	if err != nil && len(batch) > 1 && isAboutData(err) {
 		for i := range batch {
 			b.writeMaps(shard, batch[i:i+1])
@@ -214,7 +214,7 @@ func (e *entry) publication() *channel.Publication {
 // State implements broker.Maps. A page and its position are of one moment. Limit < 0 reads at most 100,000 entries at a
 // time.
 func (m maps) State(ctx context.Context, ch string, filter channel.StateFilter) (channel.State, error) {
-	shard, err := m.b.place(ctx, ch)
+	shard, err := m.b.shardOf(ctx, ch)
 	if err != nil {
 		return channel.State{}, err
 	}
@@ -235,13 +235,13 @@ func (m maps) State(ctx context.Context, ch string, filter channel.StateFilter) 
 		if err != nil && !undone(err) {
 			return channel.State{}, m.b.explain(err)
 		}
-		m.b.hold(ctx, mapTable, ch)
+		m.b.changed(ctx, mapTable, ch)
 	}
 	return channel.State{}, m.b.explain(errUnsteady)
 }
 
 // readState reads a page. known is false if there is no such map.
-func readState(ctx context.Context, from source, ch string, f *channel.StateFilter) (s channel.State, known bool, err error) {
+func readState(ctx context.Context, from reader, ch string, f *channel.StateFilter) (s channel.State, known bool, err error) {
 	limit := f.Limit
 	if limit < 0 || limit > maxPage {
 		limit = maxPage
@@ -279,7 +279,7 @@ func readState(ctx context.Context, from source, ch string, f *channel.StateFilt
 
 // Clear implements broker.Maps.
 func (m maps) Clear(ctx context.Context, ch string) error {
-	shard, err := m.b.place(ctx, ch)
+	shard, err := m.b.shardOf(ctx, ch)
 	if err != nil {
 		return err
 	}
@@ -320,7 +320,7 @@ func (b *Broker) expireDue(ctx context.Context) error {
 		}
 		for shard, channels := range due {
 			var removed int
-			err := b.write(place{ofMaps, shard}, func(ctx context.Context) error {
+			err := b.write(target{ofMaps, shard}, func(ctx context.Context) error {
 				return b.do(ctx, mapTable, shard, b.sql.expireShard, []any{channels, expireBatch, b.cfg.NumShards}, func(rows pgx.Rows) error {
 					return rows.Scan(&removed)
 				})

@@ -25,7 +25,7 @@ func (b *Broker) metrics() []broker.Metric {
 	f.rows, f.lags, f.connections, f.waited = b.feed.Rows(), b.feed.Lags(), s.AcquiredConns(), s.AcquireDuration()
 	for _, set := range []*schema.Set{b.sets.Stream, b.sets.Map} {
 		f.partitions += int(set.Partitions.Load())
-		f.meta, f.idempotency = f.meta+set.SweptMeta.Load(), f.idempotency+set.Swept.Load()
+		f.meta, f.idempotency = f.meta+set.DeletedMeta.Load(), f.idempotency+set.Deleted.Load()
 	}
 	if r := f.replicas; r != nil {
 		r.answers, r.repeats, r.failures = b.replicas.Counts()

@@ -30,24 +30,24 @@ var sorts = [...]struct{ what, refused, taken string }{
 	ofControl: {"messages between nodes", "postgres takes no messages between nodes", "postgres takes messages between nodes again"},
 }
 
-// place is where a transaction writes: into a shard of streams or of maps. All control messages are in shard 0.
-type place struct {
+// target is where a transaction writes: into a shard of streams or of maps. All control messages are in shard 0.
+type target struct {
 	sort  sort
 	shard int
 }
 
 // proof tells whether PostgreSQL takes what nodes write. The signs of life of nodes are written every few seconds, so as long
-// as no transaction fails or hangs, that is proven. When one fails, the place where it writes is in doubt, and the node
+// as no transaction fails or hangs, that is proven. When one fails, its target is in doubt, and the node
 // publishes a sample there until one succeeds. The node is not healthy while samples fail, and from the moment when a
 // transaction hangs.
 type proof struct {
 	doubts chan struct{} // has an element when there are doubts
 
-	mu     sync.Mutex
-	places map[place]fault // that are in doubt
+	mu      sync.Mutex
+	targets map[target]fault // that are in doubt
 }
 
-// fault is why a place is in doubt.
+// fault is why a target is in doubt.
 type fault struct {
 	reason error     // nil: no sample has failed yet
 	hung   time.Time // since when there is no answer, if that is the reason; zero: there was one
@@ -66,10 +66,10 @@ const (
 )
 
 // doubt notes that a transaction has failed.
-func (p *proof) doubt(at place) {
+func (p *proof) doubt(at target) {
 	p.mu.Lock()
-	if _, known := p.places[at]; !known {
-		p.places[at] = fault{}
+	if _, known := p.targets[at]; !known {
+		p.targets[at] = fault{}
 	}
 	p.mu.Unlock()
 	p.wake()
@@ -77,42 +77,42 @@ func (p *proof) doubt(at place) {
 
 func (p *proof) wake() { enginekit.Signal(p.doubts) }
 
-// fail notes why transactions fail at a place, and reports whether all transactions of this sort succeeded before. A hanging
-// transaction stays the reason until PostgreSQL answers: the sample waits behind it in the lane, and its timeout says less.
-func (p *proof) fail(at place, f fault) (news bool) {
+// fail notes why transactions fail at a target, and reports whether all transactions of this sort succeeded before. A hanging
+// transaction stays the reason until PostgreSQL answers: the sample waits behind it in the queue, and its timeout says less.
+func (p *proof) fail(at target, f fault) (news bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	news = p.fails(at.sort) == nil
-	if !p.places[at].hung.IsZero() && errors.Is(f.reason, context.DeadlineExceeded) {
+	if !p.targets[at].hung.IsZero() && errors.Is(f.reason, context.DeadlineExceeded) {
 		return false
 	}
-	p.places[at] = f
+	p.targets[at] = f
 	return news
 }
 
-// hungSince returns since when a place gives no answer, if its last transaction began at a time and has none.
-func (p *proof) hungSince(at place, began time.Time) time.Time {
+// hungSince returns since when a target gives no answer, if its last transaction began at a time and has none.
+func (p *proof) hungSince(at target, began time.Time) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if first := p.places[at].hung; !first.IsZero() {
+	if first := p.targets[at].hung; !first.IsZero() {
 		return first
 	}
 	return began
 }
 
 // succeed notes that a sample was written, and tells whether all of the sort is well again.
-func (p *proof) succeed(at place) (news bool) {
+func (p *proof) succeed(at target) (news bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	failed := p.places[at].reason != nil
-	delete(p.places, at)
+	failed := p.targets[at].reason != nil
+	delete(p.targets, at)
 	return failed && p.fails(at.sort) == nil
 }
 
 // fails returns why a sort of transactions fails in the first shard that fails, or nil. mu is held.
 func (p *proof) fails(of sort) (reason error) {
 	least := -1
-	for at, f := range p.places {
+	for at, f := range p.targets {
 		if at.sort == of && f.reason != nil && (least < 0 || at.shard < least) {
 			least, reason = at.shard, f.reason
 		}
@@ -120,11 +120,11 @@ func (p *proof) fails(of sort) (reason error) {
 	return reason
 }
 
-// doubtful returns the places that are in doubt.
-func (p *proof) doubtful() (list []place) {
+// doubtful returns the targets that are in doubt.
+func (p *proof) doubtful() (list []target) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for at := range p.places {
+	for at := range p.targets {
 		list = append(list, at)
 	}
 	return list
@@ -144,7 +144,7 @@ func (p *proof) err() error {
 
 // prove writes samples where there are doubts, until ctx ends.
 func (b *Broker) prove(ctx context.Context) {
-	names := make(map[place]string)
+	names := make(map[target]string)
 	for {
 		select {
 		case <-b.proof.doubts:
@@ -178,8 +178,8 @@ func (b *Broker) sampleName(shard int) string {
 	}
 }
 
-// try writes a sample to a place, and notes the result.
-func (b *Broker) try(ctx context.Context, at place, name string) {
+// try writes a sample to a target, and notes the result.
+func (b *Broker) try(ctx context.Context, at target, name string) {
 	err := b.sample(ctx, at, name)
 	switch {
 	case ctx.Err() != nil:
@@ -193,15 +193,15 @@ func (b *Broker) try(ctx context.Context, at place, name string) {
 	}
 }
 
-// fail notes and logs why transactions fail at a place.
-func (b *Broker) fail(at place, f fault) {
+// fail notes and logs why transactions fail at a target.
+func (b *Broker) fail(at target, f fault) {
 	if b.proof.fail(at, f) {
 		b.cfg.Logger.Error(sorts[at.sort].refused, "engine", b.part, "error", f.reason)
 	}
 }
 
-// sample writes to a place as others do.
-func (b *Broker) sample(ctx context.Context, at place, name string) (err error) {
+// sample writes to a target as others do.
+func (b *Broker) sample(ctx context.Context, at target, name string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
 	defer cancel()
 	data := []byte("{}")
@@ -231,7 +231,7 @@ func (b *Broker) set(of sort) (name, functions string) {
 }
 
 // hangs notes that a transaction has had no answer since it began, and PostgreSQL's reason. ctx ends with the transaction.
-func (b *Broker) hangs(ctx context.Context, at place, began time.Time) {
+func (b *Broker) hangs(ctx context.Context, at target, began time.Time) {
 	name, functions := b.set(at.sort)
 	in := name
 	if at.sort != ofControl {

@@ -70,10 +70,10 @@ func (p *publishing) check(binary bool) error {
 	return schema.CheckPublication(p.pub, binary)
 }
 
-// streamLane makes the lane that writes to a shard of streams.
-func (b *Broker) streamLane(shard int) *groupcommit.Lane[*publishing] {
+// streamQueue makes the queue that writes to a shard of streams.
+func (b *Broker) streamQueue(shard int) *groupcommit.Queue[*publishing] {
 	size := 0
-	return &groupcommit.Lane[*publishing]{
+	return &groupcommit.Queue[*publishing]{
 		Write: func(batch []*publishing) { b.writeStreams(shard, batch) },
 		Fail:  func(p *publishing, err error) { p.err = err },
 		Go:    b.goes,
@@ -93,7 +93,7 @@ func (b *Broker) streamLane(shard int) *groupcommit.Lane[*publishing] {
 // Publish implements broker.Broker. It returns when the publication is committed; those that are made at a time share
 // transactions. An error other than protocol.ErrorBadRequest leaves open whether it was.
 func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publication, opts broker.PublishOptions) (broker.PublishResult, error) {
-	shard, err := b.place(ctx, ch)
+	shard, err := b.shardOf(ctx, ch)
 	if err != nil {
 		return broker.PublishResult{}, err
 	}
@@ -109,7 +109,7 @@ func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publicatio
 }
 
 func (b *Broker) tell(ctx context.Context, ch string, kind int16, info *channel.ClientInfo) error {
-	shard, err := b.place(ctx, ch)
+	shard, err := b.shardOf(ctx, ch)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 		item.Unkept = true // PostgreSQL gets an encoded copy
 		item.Result = broker.PublishResult{}
 		var shard int
-		if shard, item.Err = b.place(ctx, item.Channel); item.Err != nil {
+		if shard, item.Err = b.shardOf(ctx, item.Channel); item.Err != nil {
 			continue
 		}
 		enginekit.Stamp(item.Pub, now)
@@ -188,7 +188,7 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 
 // writeStreams writes a batch to a shard and sets the results.
 func (b *Broker) writeStreams(shard int, batch []*publishing) {
-	err := b.write(place{ofStreams, shard}, func(ctx context.Context) error {
+	err := b.write(target{ofStreams, shard}, func(ctx context.Context) error {
 		if batch[0].conditional() {
 			return b.putEach(ctx, shard, batch)
 		}
@@ -242,7 +242,7 @@ func (b *Broker) await(ctx context.Context, group *groupcommit.Group) error {
 // write does a transaction, with one of the connections for writing. It tries again if the transaction cannot have been done.
 // When a connection gets no answer in time, the others may be dead as well, and each would take as long: all connections are
 // made anew.
-func (b *Broker) write(at place, do func(ctx context.Context) error) (err error) {
+func (b *Broker) write(at target, do func(ctx context.Context) error) (err error) {
 	select {
 	case b.slots <- struct{}{}:
 	case <-b.lifetime.Done():

@@ -19,8 +19,8 @@ import (
 // errOld says that a replica did not answer, or is behind.
 var errOld = errors.New("postgres: the replica does not have what this node has seen")
 
-// source reads about channels of a shard by a statement of read.sql.
-type source func(ctx context.Context, table int, name string, args []any, each func(pgx.Rows) error) error
+// reader reads about channels of a shard by a statement of read.sql.
+type reader func(ctx context.Context, table int, name string, args []any, each func(pgx.Rows) error) error
 
 // connectReplicas makes the connections to replicas, which begin with the first question.
 func (b *Broker) connectReplicas() (err error) {
@@ -35,8 +35,8 @@ func (b *Broker) connectReplicas() (err error) {
 	return err
 }
 
-// primary returns the source that has everything.
-func (b *Broker) primary(shard int) source {
+// primary returns the reader that has everything.
+func (b *Broker) primary(shard int) reader {
 	return func(ctx context.Context, table int, name string, args []any, each func(pgx.Rows) error) error {
 		return b.do(ctx, table, shard, b.sql.read[table][name], args, each)
 	}
@@ -60,9 +60,9 @@ func (b *Broker) question(table, shard int, sql string, args []any, each func(pg
 	return &standby.Query{Table: b.outbox(table), Shard: shard, SQL: sql, Args: args, Each: each}
 }
 
-// replica returns the source of a channel that is not the primary, nil if there is none now. Its only error is errOld.
-func (b *Broker) replica(shard int, ch string) source {
-	if b.replicas == nil || !b.hashes || b.trouble.Load() != nil { // the shard of the channel may be another
+// replica returns the reader of a channel that is not the primary, nil if there is none now. Its only error is errOld.
+func (b *Broker) replica(shard int, ch string) reader {
+	if b.replicas == nil || !b.shardsKnown() {
 		return nil
 	}
 	of := b.replicas.Of(ch)
@@ -85,11 +85,11 @@ func (b *Broker) outbox(table int) string {
 	return b.sets.Stream.Outbox
 }
 
-// hold makes the primary answer for channels that have just changed without a row in the outbox, until a replica is known to
+// changed makes the primary answer for channels that have just changed without a row in the outbox, until a replica is known to
 // have a later row of the shard.
-func (b *Broker) hold(ctx context.Context, table int, channels ...string) {
+func (b *Broker) changed(ctx context.Context, table int, channels ...string) {
 	if b.replicas != nil {
-		b.floors.Hold(ctx, b.db, table, channels...)
+		b.floors.Changed(ctx, b.db, table, channels...)
 	}
 }
 

@@ -49,7 +49,7 @@ func (b *Broker) tidy(ctx context.Context) error {
 		if part.retention > 0 {
 			err = errors.Join(err, part.set.Drop(ctx, b.db, part.retention))
 		}
-		err = errors.Join(err, part.set.Sweep(ctx, b.db))
+		err = errors.Join(err, part.set.DeleteExpired(ctx, b.db))
 		n, shardsErr := part.set.Shards(ctx, b.db)
 		if err = errors.Join(err, shardsErr); err != nil {
 			failures = append(failures, fmt.Errorf("%s: %w", part.set.Name, err))

@@ -150,9 +150,9 @@ func (f *Feed) elect(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// guard makes this node read now and then the shards that other nodes read: it may be unnoticed that the last message is
+// recheck makes this node read now and then the shards that other nodes read: it may be unnoticed that the last message is
 // missing, or that the database has lost rows.
-func (f *Feed) guard(ctx context.Context) {
+func (f *Feed) recheck(ctx context.Context) {
 	enginekit.Every(ctx, f.cfg.Fanout.Safety, func() {
 		f.each(func(w *worker) {
 			if !w.led.Load() {

@@ -67,7 +67,7 @@ func New(cfg Config, tables ...*Table) *Feed {
 		// Subqueries with a limit, so that each is one step in an index for every estimate of the planner.
 		looks = append(looks, fmt.Sprintf(`SELECT %d, c.shard FROM unnest($%d::int[], $%d::bigint[]) AS c (shard, id)
 			WHERE (SELECT x.id FROM %s x WHERE x.shard_id = c.shard AND x.id > c.id ORDER BY x.id LIMIT 1) IS NOT NULL`, i, 2*i+1, 2*i+2, t.Name))
-		news = append(news, fmt.Sprintf(`SELECT %d, c.place, n.id, n.created_at FROM unnest($1::int[], $%d::bigint[]) WITH ORDINALITY AS c (shard, id, place),
+		news = append(news, fmt.Sprintf(`SELECT %d, c.ordinal, n.id, n.created_at FROM unnest($1::int[], $%d::bigint[]) WITH ORDINALITY AS c (shard, id, ordinal),
 			LATERAL (SELECT x.id, x.created_at FROM %s x WHERE x.shard_id = c.shard AND x.id > c.id ORDER BY x.id DESC LIMIT 1) AS n`, i, i+2, t.Name))
 	}
 	f.unread = strings.Join(news, " UNION ALL ")
@@ -105,7 +105,7 @@ func (f *Feed) Run(ctx context.Context) {
 	}
 	if f.cfg.Fanout != nil {
 		group.Go(func() { f.lead(ctx) })
-		group.Go(func() { f.guard(ctx) })
+		group.Go(func() { f.recheck(ctx) })
 	}
 	if f.cfg.Listen != nil {
 		group.Go(func() { f.listen(ctx) })
@@ -236,11 +236,11 @@ func (f *Feed) Unread(ctx context.Context, shards []int32, newest func(table, i 
 	if err != nil {
 		return err
 	}
-	var table, place int
+	var table, ordinal int
 	var id int64
 	var created time.Time
-	_, err = pgx.ForEachRow(rows, []any{&table, &place, &id, &created}, func() error {
-		newest(table, place-1, id, created)
+	_, err = pgx.ForEachRow(rows, []any{&table, &ordinal, &id, &created}, func() error {
+		newest(table, ordinal-1, id, created)
 		return nil
 	})
 	return err

@@ -28,14 +28,14 @@ type RowIDs [tableCount]int64
 // asks the database for the newest rows, in one query for all calls at a time, and only later rows are delivered to the channels.
 type Subscriptions struct {
 	shards []shardSubscriptions
-	lane   *groupcommit.Lane[*subscribeCall]
+	queue  *groupcommit.Queue[*subscribeCall]
 }
 
 type shardSubscriptions struct {
 	mu       sync.RWMutex
 	channels map[string]*channelStart // nil: all rows that come are delivered
 	added    uint64                   // how many channels were added so far
-	turn     sync.Mutex               // of calls of the handler
+	calling  sync.Mutex               // of calls of the handler
 }
 
 // channelStart is where the delivery of a channel begins. The shard's mu guards it.
@@ -65,7 +65,7 @@ func NewSubscriptions(shards int, unread func(shards []int32) ([]RowIDs, error),
 	for i := range s.shards {
 		s.shards[i].channels = make(map[string]*channelStart)
 	}
-	s.lane = &groupcommit.Lane[*subscribeCall]{
+	s.queue = &groupcommit.Queue[*subscribeCall]{
 		Write: func(batch []*subscribeCall) { s.ask(batch, unread) },
 		Fail:  func(c *subscribeCall, err error) { c.err = err },
 		Fits:  func(batch []*subscribeCall, _ *subscribeCall) bool { return len(batch) < maxGathered },
@@ -75,7 +75,7 @@ func NewSubscriptions(shards int, unread func(shards []int32) ([]RowIDs, error),
 }
 
 // Close makes calls of Subscribe fail.
-func (s *Subscriptions) Close() { s.lane.Close() }
+func (s *Subscriptions) Close() { s.queue.Close() }
 
 func (s *Subscriptions) of(ch string) *shardSubscriptions {
 	return &s.shards[schema.ShardOf(ch, len(s.shards))]
@@ -89,7 +89,7 @@ func (s *Subscriptions) Subscribe(ctx context.Context, channels []string) error 
 	}
 	group := groupcommit.NewGroup(1)
 	group.Join(&c.Job)
-	s.lane.Add(c)
+	s.queue.Add(c)
 	if err := group.Wait(ctx); err != nil && !c.Done() {
 		return err
 	}
@@ -120,12 +120,12 @@ func (s *Subscriptions) add(channels []string) (unknown []*channelStart) {
 // ask finds out where the channels of calls begin.
 func (s *Subscriptions) ask(batch []*subscribeCall, unread func([]int32) ([]RowIDs, error)) {
 	var shards []int32
-	place := make([]int, len(s.shards)) // of a shard among them, from 1 on
+	index := make([]int, len(s.shards)) // of a shard among them, from 1 on
 	for _, c := range batch {
 		for _, b := range c.begins {
-			if place[b.shard] == 0 {
+			if index[b.shard] == 0 {
 				shards = append(shards, int32(b.shard))
-				place[b.shard] = len(shards)
+				index[b.shard] = len(shards)
 			}
 		}
 	}
@@ -136,7 +136,7 @@ func (s *Subscriptions) ask(batch []*subscribeCall, unread func([]int32) ([]RowI
 			if err == nil {
 				var after RowIDs
 				if newest != nil {
-					after = newest[place[b.shard]-1]
+					after = newest[index[b.shard]-1]
 				}
 				s.shards[b.shard].begin(b, after)
 			}
@@ -194,10 +194,10 @@ func (s *Subscriptions) Lost(table, shard int) {
 	}
 }
 
-// Turn takes the turn of a shard to call the handler, and returns the function that gives it back.
-func (s *Subscriptions) Turn(shard int) func() {
-	s.shards[shard].turn.Lock()
-	return s.shards[shard].turn.Unlock
+// Exclude locks the calls of the handler for a shard, and returns the function that unlocks them.
+func (s *Subscriptions) Exclude(shard int) func() {
+	s.shards[shard].calling.Lock()
+	return s.shards[shard].calling.Unlock
 }
 
 // Wanted returns the channels of a shard for outbox.Table.Want.

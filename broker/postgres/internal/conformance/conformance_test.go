@@ -22,24 +22,24 @@ import (
 // unit of the tests' times to live: short, as they really pass.
 const unit = 300 * time.Millisecond
 
-// ways to have rows delivered. With -short, rows are polled for, which is the default.
-func ways(t *testing.T, dsn string) map[string]postgres.Config {
-	ways := map[string]postgres.Config{"polling": {PollInterval: 100 * time.Millisecond, TablePrefix: "poll"}}
+// variants are configurations that deliver rows in different ways. With -short, rows are polled for, which is the default.
+func variants(t *testing.T, dsn string) map[string]postgres.Config {
+	variants := map[string]postgres.Config{"polling": {PollInterval: 100 * time.Millisecond, TablePrefix: "poll"}}
 	if !testing.Short() {
-		ways["notifications"] = postgres.Config{UseNotify: true, TablePrefix: "notify", NumShards: 3, BatchSize: 7}
-		ways["replica"] = postgres.Config{PollInterval: 50 * time.Millisecond, TablePrefix: "copied", NumShards: 2, Replicas: []string{standby(t, dsn)}}
+		variants["notifications"] = postgres.Config{UseNotify: true, TablePrefix: "notify", NumShards: 3, BatchSize: 7}
+		variants["replica"] = postgres.Config{PollInterval: 50 * time.Millisecond, TablePrefix: "copied", NumShards: 2, Replicas: []string{standby(t, dsn)}}
 	}
-	for name, cfg := range ways {
+	for name, cfg := range variants {
 		cfg.PoolSize, cfg.DSN, cfg.BinaryData, cfg.Timeout = 4, dsn, true, wait.Limit // a busy machine is no fault
-		ways[name] = cfg
+		variants[name] = cfg
 	}
-	return ways
+	return variants
 }
 
 func TestStreams(t *testing.T) {
 	t.Parallel()
 	dsn := shared.Database(t)
-	for name, cfg := range ways(t, dsn) {
+	for name, cfg := range variants(t, dsn) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			make := func(t testing.TB) broker.Broker { return newBroker(t, cfg) }
@@ -52,7 +52,7 @@ func TestStreams(t *testing.T) {
 func TestMaps(t *testing.T) {
 	t.Parallel()
 	dsn := shared.Database(t)
-	for name, cfg := range ways(t, dsn) {
+	for name, cfg := range variants(t, dsn) {
 		cfg.MapExpiryInterval = unit / 3
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -69,7 +69,7 @@ func TestCachedMaps(t *testing.T) {
 		t.Skip("the cache is tested on brokers in memory")
 	}
 	t.Parallel()
-	cfg := ways(t, shared.Database(t))["polling"]
+	cfg := variants(t, shared.Database(t))["polling"]
 	cfg.MapExpiryInterval = unit / 3
 	cached := func(t testing.TB, cfg postgres.Config) broker.Broker {
 		return mapcache.New(newBroker(t, cfg), mapcache.Config{})
@@ -105,7 +105,7 @@ func (c *controlled) Close(ctx context.Context) error {
 func TestController(t *testing.T) {
 	t.Parallel()
 	dsn := shared.Database(t)
-	for name, cfg := range ways(t, dsn) {
+	for name, cfg := range variants(t, dsn) {
 		cfg.ControlNumShards = cfg.NumShards
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

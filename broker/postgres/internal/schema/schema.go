@@ -31,10 +31,10 @@ type Set struct {
 	Expiring    []string
 	Meta, State string
 
-	// Partitions is how many days have a partition of the outbox, as Partition and Drop have last seen. SweptMeta and Swept
-	// count the rows of channels and of idempotency keys that Sweep has deleted.
-	Partitions       atomic.Int64
-	SweptMeta, Swept atomic.Uint64
+	// Partitions is how many days have a partition of the outbox, as Partition and Drop have last seen. DeletedMeta and Deleted
+	// count the rows of channels and of idempotency keys that DeleteExpired has deleted.
+	Partitions           atomic.Int64
+	DeletedMeta, Deleted atomic.Uint64
 
 	vars       []string   // of the files: {{x}} and its value
 	migrations [][]string // the files that lead to version 1, 2 and so on

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// Mark is a row of an outbox. A server that has it has all rows of its shard that were committed before.
-type Mark struct {
+// Row is a row of an outbox. A server that has it has all rows of its shard that were committed before.
+type Row struct {
 	ID      int64
 	Created time.Time // zero: not known
 }
 
-// maxHeld is how many channels of a shard a Floor holds one by one.
-const maxHeld = 4096
+// maxChanged is how many channels of a shard a Floor keeps one by one.
+const maxChanged = 4096
 
 // Floor is what an answer about the channels of a shard must contain at least, because this node has seen it already. Any
 // goroutine may call the methods.
 type Floor struct {
 	mu  sync.Mutex
-	top Mark
-	// held has channels that changed without a row in the outbox, and the last row before the change.
-	held map[string]int64
-	all  int64 // the same for all channels; unknown if the row is not known
+	top Row
+	// changed has the channels that changed without a row in the outbox, and the last row before the change.
+	changed map[string]int64
+	all     int64 // the same for all channels; unknown if the row is not known
 
 	blinded uint64
 }
@@ -30,42 +30,42 @@ type Floor struct {
 const unknown = math.MaxInt64
 
 // Raise notes that this node has seen a row, and everything that was committed before it.
-func (f *Floor) Raise(m Mark) {
+func (f *Floor) Raise(row Row) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if m.ID > f.top.ID || m.ID == f.top.ID && f.top.Created.IsZero() {
-		f.top = m
+	if row.ID > f.top.ID || row.ID == f.top.ID && f.top.Created.IsZero() {
+		f.top = row
 	}
 }
 
-// Reset says that the database went back, and m is the newest row that it still has.
-func (f *Floor) Reset(m Mark) {
+// Reset says that the database went back, and row is the newest that it still has.
+func (f *Floor) Reset(row Row) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.top, f.held, f.all = m, nil, m.ID // the earlier changes of the channels are as uncertain
+	f.top, f.changed, f.all = row, nil, row.ID // the earlier changes of the channels are as uncertain
 }
 
-// Hold says that a channel has changed without a row in the outbox, and that m was the newest row after that.
-func (f *Floor) Hold(ch string, m int64) {
+// Changed says that a channel has changed without a row in the outbox, and that row was the newest after that.
+func (f *Floor) Changed(ch string, row int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(f.held) >= maxHeld {
-		for ch, after := range f.held {
+	if len(f.changed) >= maxChanged {
+		for ch, after := range f.changed {
 			if after < f.top.ID {
-				delete(f.held, ch)
+				delete(f.changed, ch)
 			}
 		}
 	}
-	if len(f.held) >= maxHeld {
-		for _, after := range f.held {
+	if len(f.changed) >= maxChanged {
+		for _, after := range f.changed {
 			f.all = max(f.all, after) // stays unknown if it is
 		}
-		clear(f.held)
+		clear(f.changed)
 	}
-	if f.held == nil {
-		f.held = make(map[string]int64)
+	if f.changed == nil {
+		f.changed = make(map[string]int64)
 	}
-	f.held[ch] = max(f.held[ch], m)
+	f.changed[ch] = max(f.changed[ch], row)
 }
 
 // Blind notes that channels have changed, and that the newest row after that is not known.
@@ -87,25 +87,25 @@ func (f *Floor) Blindness() uint64 {
 }
 
 // Sees says which row was the newest some time after Blindness returned n.
-func (f *Floor) Sees(m int64, n uint64) {
+func (f *Floor) Sees(row int64, n uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.all == unknown && f.blinded == n {
-		f.all = m
+		f.all = row
 	}
 }
 
 // Of returns the row that a server must have to answer about a channel. ok is false if no row shows enough: none was read
 // yet, or the channel has changed since.
-func (f *Floor) Of(ch string) (m Mark, ok bool) {
+func (f *Floor) Of(ch string) (row Row, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	after, held := f.held[ch]
-	if held && after < f.top.ID {
-		delete(f.held, ch)
-		held = false
+	after, changed := f.changed[ch]
+	if changed && after < f.top.ID {
+		delete(f.changed, ch)
+		changed = false
 	}
-	return f.top, f.top.ID > f.all && !held && !f.top.Created.IsZero()
+	return f.top, f.top.ID > f.all && !changed && !f.top.Created.IsZero()
 }
 
 // IsEmpty tells whether this node has seen no row of the shard.

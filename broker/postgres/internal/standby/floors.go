@@ -36,8 +36,8 @@ func NewFloors(shards int, outboxes ...string) *Floors {
 // At returns the floor of a shard.
 func (f *Floors) At(table, shard int) *Floor { return f.list[table][shard] }
 
-// Hold says that channels have changed without a row in the outbox. db is the primary.
-func (f *Floors) Hold(ctx context.Context, db Sender, table int, channels ...string) {
+// Changed says that channels have changed without a row in the outbox. db is the primary.
+func (f *Floors) Changed(ctx context.Context, db Sender, table int, channels ...string) {
 	newest, err := f.newest(ctx, db, table)
 	for _, ch := range channels {
 		shard := schema.ShardOf(ch, f.shards)
@@ -45,11 +45,11 @@ func (f *Floors) Hold(ctx context.Context, db Sender, table int, channels ...str
 			f.At(table, shard).Blind()
 			continue
 		}
-		f.At(table, shard).Hold(ch, newest[shard])
+		f.At(table, shard).Changed(ch, newest[shard])
 	}
 }
 
-// Settle ends the blindness of shards whose newest row Hold could not read.
+// Settle ends the blindness of shards whose newest row Changed could not read.
 func (f *Floors) Settle(ctx context.Context, db Sender, timeout time.Duration) error {
 	var failures []error
 	for table, of := range f.list {

@@ -29,7 +29,7 @@ var errBehind = errors.New("the server lacks what this node has seen")
 // Ask executes a query, and returns the newest row of its shard after that, which shows how new the answer is. All is one
 // transaction. With floor, the server has to have that row, otherwise the error is errBehind. Rows come in any case, and count
 // only if there is no error.
-func (q *Query) Ask(ctx context.Context, db Sender, floor *Mark) (newest Mark, err error) {
+func (q *Query) Ask(ctx context.Context, db Sender, floor *Row) (newest Row, err error) {
 	var batch pgx.Batch
 	if floor != nil {
 		batch.Queue("SELECT EXISTS (SELECT FROM "+q.Table+" WHERE shard_id = $1 AND id = $2 AND created_at = $3)", q.Shard, floor.ID, floor.Created)
@@ -46,7 +46,7 @@ func (q *Query) Ask(ctx context.Context, db Sender, floor *Mark) (newest Mark, e
 	return newest, err
 }
 
-func (q *Query) read(results pgx.BatchResults, proof bool) (newest Mark, err error) {
+func (q *Query) read(results pgx.BatchResults, proof bool) (newest Row, err error) {
 	if proof {
 		var there bool
 		if err := results.QueryRow().Scan(&there); err != nil {

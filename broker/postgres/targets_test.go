@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// TestFaults: a place is in fault from the first sample that fails, or from a transaction that hangs, until a sample succeeds; the
+// TestFaults: a target is in fault from the first sample that fails, or from a transaction that hangs, until a sample succeeds; the
 // news are that a sort of transactions fails, and that all of it is well again.
 func TestFaults(t *testing.T) {
-	p := proof{doubts: make(chan struct{}, 1), places: make(map[place]fault)}
+	p := proof{doubts: make(chan struct{}, 1), targets: make(map[target]fault)}
 	well := func(what string) {
 		t.Helper()
 		if err := p.err(); err != nil {
@@ -31,7 +31,7 @@ func TestFaults(t *testing.T) {
 			t.Errorf("%s: news %v", what, got)
 		}
 	}
-	first, second, entries := place{ofStreams, 1}, place{ofStreams, 2}, place{ofMaps, 1}
+	first, second, entries := target{ofStreams, 1}, target{ofStreams, 2}, target{ofMaps, 1}
 	began := time.Now()
 	p.doubt(first)
 	well("a doubt")

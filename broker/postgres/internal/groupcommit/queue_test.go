@@ -16,17 +16,17 @@ type item struct {
 
 func (i *item) CommitJob() *Job { return &i.Job }
 
-// lane records batches; each waits for a token.
-type lane struct {
-	*Lane[*item]
+// recorder records batches; each waits for a token.
+type recorder struct {
+	*Queue[*item]
 	batches chan []int
 	tokens  chan struct{}
 	running sync.WaitGroup
 }
 
-func newLane(most int) *lane {
-	l := &lane{batches: make(chan []int, 100), tokens: make(chan struct{}, 100)}
-	l.Lane = &Lane[*item]{
+func newRecorder(most int) *recorder {
+	l := &recorder{batches: make(chan []int, 100), tokens: make(chan struct{}, 100)}
+	l.Queue = &Queue[*item]{
 		Write: func(batch []*item) {
 			var list []int
 			for _, i := range batch {
@@ -42,7 +42,7 @@ func newLane(most int) *lane {
 	return l
 }
 
-func add(l *lane, group *Group, numbers ...int) (items []*item) {
+func add(l *recorder, group *Group, numbers ...int) (items []*item) {
 	for _, n := range numbers {
 		i := &item{n: n}
 		group.Join(&i.Job)
@@ -52,9 +52,9 @@ func add(l *lane, group *Group, numbers ...int) (items []*item) {
 	return items
 }
 
-// TestLane: what comes while a batch is written makes the next ones, in order; nobody waits for what was abandoned.
-func TestLane(t *testing.T) {
-	l := newLane(3)
+// TestQueue: what comes while a batch is written makes the next ones, in order; nobody waits for what was abandoned.
+func TestQueue(t *testing.T) {
+	l := newRecorder(3)
 	first, rest, gone := NewGroup(1), NewGroup(4), NewGroup(1)
 	add(l, first, 1)
 	if got := <-l.batches; !slices.Equal(got, []int{1}) {
@@ -86,7 +86,7 @@ func TestLane(t *testing.T) {
 
 // TestClose: what waits fails, what is being written ends as it does, what comes later fails.
 func TestClose(t *testing.T) {
-	l := newLane(1)
+	l := newRecorder(1)
 	written, waits, later := NewGroup(1), NewGroup(1), NewGroup(1)
 	first := add(l, written, 1)[0]
 	<-l.batches

@@ -10,8 +10,8 @@ import (
 
 // Expired rows are deleted in batches, with pauses for others.
 const (
-	sweepBatch = 1000
-	sweepPause = 100 * time.Millisecond
+	deleteBatch = 1000
+	deletePause = 100 * time.Millisecond
 )
 
 // Execer is a connection or a pool.
@@ -19,8 +19,8 @@ type Execer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// Sweep deletes expired rows. Rows that are about to be renewed are left out.
-func (s *Set) Sweep(ctx context.Context, db Execer) error {
+// DeleteExpired deletes expired rows. Rows that are about to be renewed are left out.
+func (s *Set) DeleteExpired(ctx context.Context, db Execer) error {
 	for _, table := range s.Expiring {
 		unless := ""
 		if table == s.Meta {
@@ -30,20 +30,20 @@ func (s *Set) Sweep(ctx context.Context, db Execer) error {
 		sql := "DELETE FROM " + table + " WHERE ctid = ANY (ARRAY(SELECT x.ctid FROM " + table +
 			" x WHERE x.expires_at <= now()" + unless + " LIMIT $1 FOR UPDATE SKIP LOCKED))"
 		for {
-			tag, err := db.Exec(ctx, sql, sweepBatch)
+			tag, err := db.Exec(ctx, sql, deleteBatch)
 			if err != nil {
 				return err
 			}
 			if strings.HasSuffix(table, "_meta") {
-				s.SweptMeta.Add(uint64(tag.RowsAffected()))
+				s.DeletedMeta.Add(uint64(tag.RowsAffected()))
 			} else {
-				s.Swept.Add(uint64(tag.RowsAffected()))
+				s.Deleted.Add(uint64(tag.RowsAffected()))
 			}
-			if tag.RowsAffected() < sweepBatch {
+			if tag.RowsAffected() < deleteBatch {
 				break
 			}
 			select {
-			case <-time.After(sweepPause):
+			case <-time.After(deletePause):
 			case <-ctx.Done():
 				return ctx.Err()
 			}

@@ -8,13 +8,13 @@ import (
 	"sync/atomic"
 )
 
-// ErrClosed is the error of jobs that were not begun when the lane was closed.
+// ErrClosed is the error of jobs that were not begun when the queue was closed.
 var ErrClosed = errors.New("postgres: closed")
 
 // ErrFull is the error of jobs that find too many others waiting.
 var ErrFull = errors.New("postgres: too much waits to be written")
 
-// maxWaiting bounds the jobs of a lane that wait.
+// maxWaiting bounds the jobs of a queue that wait.
 const maxWaiting = 100_000
 
 // Job is one piece of work, of a Group. After waiting for the group, the caller may look at the outcome if Done returns true.
@@ -75,8 +75,8 @@ type Item interface {
 	CommitJob() *Job
 }
 
-// Lane writes items in their order, a batch at a time. The fields are constant once it is used.
-type Lane[T Item] struct {
+// Queue writes items in their order, a batch at a time. The fields are constant once it is used.
+type Queue[T Item] struct {
 	// Write writes a batch and sets the outcome of each item.
 	Write func(batch []T)
 	// Fail sets an error as the outcome of an item.
@@ -93,41 +93,41 @@ type Lane[T Item] struct {
 }
 
 // Add hands over items. Each of them ends, in any case.
-func (l *Lane[T]) Add(items ...T) {
-	l.mu.Lock()
+func (q *Queue[T]) Add(items ...T) {
+	q.mu.Lock()
 	var refused error
 	switch {
-	case l.closed:
+	case q.closed:
 		refused = ErrClosed
-	case len(l.items)+len(items) > maxWaiting:
+	case len(q.items)+len(items) > maxWaiting:
 		refused = ErrFull
 	default:
-		l.items = append(l.items, items...)
-		if !l.running {
-			l.running = l.Go(l.run)
+		q.items = append(q.items, items...)
+		if !q.running {
+			q.running = q.Go(q.run)
 		}
 	}
-	l.mu.Unlock()
+	q.mu.Unlock()
 	if refused != nil {
-		l.refuse(items, refused)
+		q.refuse(items, refused)
 	}
 }
 
-func (l *Lane[T]) refuse(items []T, err error) {
+func (q *Queue[T]) refuse(items []T, err error) {
 	for _, item := range items {
-		l.Fail(item, err)
+		q.Fail(item, err)
 		item.CommitJob().Finish()
 	}
 }
 
 // run writes batches until no items are left.
-func (l *Lane[T]) run() {
+func (q *Queue[T]) run() {
 	for {
-		batch := l.take()
+		batch := q.take()
 		if len(batch) == 0 {
 			return
 		}
-		l.Write(batch)
+		q.Write(batch)
 		for _, item := range batch {
 			item.CommitJob().Finish()
 		}
@@ -135,13 +135,13 @@ func (l *Lane[T]) run() {
 }
 
 // take takes the next batch. It leaves out abandoned items.
-func (l *Lane[T]) take() []T {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (q *Queue[T]) take() []T {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	var batch []T
 	n := 0
-	for _, item := range l.items {
-		if len(batch) > 0 && !l.Fits(batch, item) {
+	for _, item := range q.items {
+		if len(batch) > 0 && !q.Fits(batch, item) {
 			break
 		}
 		n++
@@ -149,27 +149,27 @@ func (l *Lane[T]) take() []T {
 			batch = append(batch, item)
 		}
 	}
-	if n == len(l.items) {
-		l.items = nil
+	if n == len(q.items) {
+		q.items = nil
 	} else {
-		l.items = l.items[n:]
+		q.items = q.items[n:]
 	}
 	if len(batch) == 0 {
-		l.running = false
+		q.running = false
 	}
 	return batch
 }
 
 // Close makes waiting items fail, and all later ones. The batch under way is not affected.
-func (l *Lane[T]) Close() {
-	l.mu.Lock()
-	l.closed = true
-	items := l.items
-	l.items = nil
-	l.mu.Unlock()
+func (q *Queue[T]) Close() {
+	q.mu.Lock()
+	q.closed = true
+	items := q.items
+	q.items = nil
+	q.mu.Unlock()
 	for _, item := range items {
 		if item.CommitJob().state.CompareAndSwap(waiting, taken) {
-			l.refuse([]T{item}, ErrClosed)
+			q.refuse([]T{item}, ErrClosed)
 		}
 	}
 }
