@@ -35,7 +35,7 @@ type Broker struct {
 	part     string
 	names    *names
 	dialer   *dialer
-	confirm  *confirmer
+	flusher  *flusher
 	receiver *receiver
 	covers   func(pattern, ch string) bool
 	monitor  *monitor
@@ -88,7 +88,7 @@ func New(cfg Config) (*Broker, error) {
 	for i := range b.stripes {
 		b.stripes[i].subs = make(map[string]*natsio.Subscription)
 	}
-	b.confirm = newConfirmer(cfg.RequestTimeout, b.conn.Load)
+	b.flusher = newFlusher(cfg.RequestTimeout, b.conn.Load)
 	b.monitor = newMonitor(b)
 	b.receiver.channel = b.names.channel
 	b.receiver.deliver = b.deliver
@@ -214,9 +214,9 @@ func (b *Broker) ready(ctx context.Context) (uint64, error) {
 	return 0, errDisconnected
 }
 
-// confirmed waits until the server has processed everything that was sent over a connection.
-func (b *Broker) confirmed(ctx context.Context, number uint64) error {
-	if err := b.confirm.confirm(ctx); err != nil {
+// flush waits until the server has processed everything that was sent over a connection.
+func (b *Broker) flush(ctx context.Context, number uint64) error {
+	if err := b.flusher.flush(ctx); err != nil {
 		if b.closed.Load() {
 			return errClosed
 		}
@@ -268,17 +268,17 @@ func (b *Broker) subscribe(ctx context.Context, channels, subjects []string) err
 		if err := b.awaitConnection(ctx); err != nil {
 			return err
 		}
-		number, since := b.dialer.number.Load(), b.confirm.begin()
+		number, since := b.dialer.number.Load(), b.flusher.begin()
 		err := b.addSubscriptions(channels, subjects)
 		if err == nil {
-			err = b.confirm.confirm(ctx)
+			err = b.flusher.flush(ctx)
 		}
 		if err == nil && b.dialer.number.Load() != number {
 			continue // a new connection confirmed, perhaps before all is restored there
 		}
 		if err == nil {
 			for _, s := range subjects {
-				err = errors.Join(err, b.confirm.denies(toSubscribe, s, since))
+				err = errors.Join(err, b.flusher.denies(toSubscribe, s, since))
 			}
 			return err
 		}

@@ -55,7 +55,7 @@ func (b *Broker) options() (o natsio.Options, err error) {
 func (b *Broker) clientError(_ *natsio.Conn, sub *natsio.Subscription, err error) {
 	switch {
 	case errors.Is(err, natsio.ErrPermissionViolation):
-		if news := b.confirm.report(err); news != "" && b.monitor.mayLog() {
+		if news := b.flusher.report(err); news != "" && b.monitor.mayLog() {
 			b.log.Error("the server does not permit a subject", "engine", b.part, "error", err)
 		}
 	case errors.Is(err, natsio.ErrSlowConsumer) && sub != nil:
@@ -114,13 +114,13 @@ func (b *Broker) restore(number uint64) error {
 			return err
 		}
 	}
-	since := b.confirm.begin()
+	since := b.flusher.begin()
 	b.monitor.send(conn)
-	if err := b.confirm.confirm(context.Background()); err != nil {
+	if err := b.flusher.flush(context.Background()); err != nil {
 		return err
 	}
-	err := errors.Join(b.confirm.denies(toSubscribe, b.monitor.subject, since), b.confirm.denies(toPublish, b.monitor.subject, since))
-	if err == nil && !b.dialer.confirmed(number) {
+	err := errors.Join(b.flusher.denies(toSubscribe, b.monitor.subject, since), b.flusher.denies(toPublish, b.monitor.subject, since))
+	if err == nil && !b.dialer.setFlowing(number) {
 		err = errors.New("connection was lost again")
 	}
 	return err

@@ -105,7 +105,7 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 	if err != nil {
 		return err
 	}
-	conn, since, before := b.conn.Load(), b.confirm.begin(), b.control.noReceivers.of(subject)
+	conn, since, before := b.conn.Load(), b.flusher.begin(), b.control.noReceivers.of(subject)
 	m := &natsio.Msg{Subject: subject, Data: data}
 	if node != "" {
 		m.Reply = b.control.noReceivers.reply
@@ -113,10 +113,10 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 	if err := published(conn, len(data), conn.PublishMsg(m)); err != nil {
 		return err
 	}
-	if err := b.confirmed(ctx, number); err != nil {
+	if err := b.flush(ctx, number); err != nil {
 		return err
 	}
-	if err := b.confirm.denies(toPublish, subject, since); err != nil {
+	if err := b.flusher.denies(toPublish, subject, since); err != nil {
 		return err
 	}
 	if b.control.noReceivers.of(subject) != before {

@@ -71,8 +71,8 @@ func (c *trackedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// confirmed notes that events flow over a connection. It returns false if that has ended.
-func (d *dialer) confirmed(number uint64) bool {
+// setFlowing notes that events flow over a connection. It returns false if that has ended.
+func (d *dialer) setFlowing(number uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.number.Load() != number || d.current == nil || d.current.closed {

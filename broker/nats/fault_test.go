@@ -396,7 +396,7 @@ func TestIntakeOverflow(t *testing.T) {
 	wait.Until(t, "overflow", func() bool { return lost(false) == 2 })
 	lost(true) // what was told once
 	must(t, publish(sender, "rare", "dropped again, which the client does not tell"))
-	must(t, b.confirm.confirm(t.Context()))
+	must(t, b.flusher.flush(t.Context()))
 	must(t, b.Run(drain{got}))
 	defer b.Close(context.Background())
 	for !got.next(t, "loss").lost("rare") {

@@ -257,10 +257,10 @@ func TestControl(t *testing.T) {
 }
 
 // Concurrent publishes share round trips.
-func TestSharedConfirmation(t *testing.T) {
+func TestSharedFlush(t *testing.T) {
 	t.Parallel()
 	b := run(t, Config{URL: startServer(t, nil).ClientURL()}, ignore{})
-	before := b.confirm.begin()
+	before := b.flusher.begin()
 	var wg sync.WaitGroup
 	const n = 64
 	for range n {
@@ -273,7 +273,7 @@ func TestSharedConfirmation(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if pings := b.confirm.begin() - before; pings > n*20/4 {
+	if pings := b.flusher.begin() - before; pings > n*20/4 {
 		t.Errorf("%d pings for %d publications", pings, n*20)
 	}
 }

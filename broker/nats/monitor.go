@@ -80,7 +80,7 @@ func (m *monitor) run() {
 		case <-timer.C:
 			timer.Reset(quiet.UntilBeat(m.period))
 			m.mend()
-			m.beat()
+			m.tick()
 		case <-m.stop:
 			return
 		}
@@ -125,8 +125,8 @@ func canaryNumber(msg *natsio.Msg) uint64 {
 	return binary.BigEndian.Uint64(msg.Data)
 }
 
-// beat sends the next canary, or cuts the connection if the last ones did not come back.
-func (m *monitor) beat() {
+// tick sends the next canary, or cuts the connection if the last ones did not come back.
+func (m *monitor) tick() {
 	if m.b.dialer.flowing.Load() == 0 {
 		return
 	}

@@ -59,14 +59,14 @@ func (b *Broker) send(ctx context.Context, ch string, m message) error {
 	if b.names.raw && m.pub == nil {
 		return nil
 	}
-	since := b.confirm.begin()
+	since := b.flusher.begin()
 	if err := b.write(ch, subject, m); err != nil {
 		return err
 	}
-	if err := b.confirmed(ctx, number); err != nil {
+	if err := b.flush(ctx, number); err != nil {
 		return err
 	}
-	return b.confirm.denies(toPublish, subject, since)
+	return b.flusher.denies(toPublish, subject, since)
 }
 
 // refused logs that a channel was refused, once a second at most.
@@ -140,7 +140,7 @@ const ctxEvery = 64
 // PublishBatch is Traits.Batch: the items share one round trip.
 func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 	number, err := b.ready(ctx)
-	since := b.confirm.begin()
+	since := b.flusher.begin()
 	sent := false
 	for i := range batch {
 		if i%ctxEvery == 0 && err == nil {
@@ -163,7 +163,7 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 	if !sent {
 		return
 	}
-	err = b.confirmed(ctx, number)
+	err = b.flush(ctx, number)
 	for i := range batch {
 		if item := &batch[i]; item.Err == nil {
 			item.Err = err
@@ -176,12 +176,12 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 
 // denied tells whether the server refused a publication to a channel.
 func (b *Broker) denied(ch string, since uint64) error {
-	if !b.confirm.any.Load() {
+	if !b.flusher.any.Load() {
 		return nil
 	}
 	subject, err := b.names.toPublish(ch)
 	if err != nil {
 		return err
 	}
-	return b.confirm.denies(toPublish, subject, since)
+	return b.flusher.denies(toPublish, subject, since)
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// confirmer finds out that the server has processed everything that was sent before: it
+// flusher finds out that the server has processed everything that was sent before: it
 // sends a ping, which the server answers in its turn. One ping is under way at a time; calls
 // that come meanwhile share the next one.
-type confirmer struct {
+type flusher struct {
 	conn    func() *natsio.Conn
 	timeout time.Duration
 
@@ -43,36 +43,36 @@ type roundTrip struct {
 // maxDenied bounds denied. One ping has much fewer refusals before it.
 const maxDenied = 4096
 
-func newConfirmer(timeout time.Duration, conn func() *natsio.Conn) *confirmer {
-	return &confirmer{conn: conn, timeout: timeout, denied: make(map[string]uint64), news: make(chan struct{})}
+func newFlusher(timeout time.Duration, conn func() *natsio.Conn) *flusher {
+	return &flusher{conn: conn, timeout: timeout, denied: make(map[string]uint64), news: make(chan struct{})}
 }
 
 // begin returns the argument since of denies for messages that are sent from now on.
-func (c *confirmer) begin() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.number
+func (f *flusher) begin() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.number
 }
 
-// confirm returns nil when the server has processed everything that was sent before.
-func (c *confirmer) confirm(ctx context.Context) error {
-	c.mu.Lock()
-	if !c.busy {
-		c.busy = true
-		c.number++
-		c.mu.Unlock()
-		err := c.ping(ctx)
-		if c.more() {
-			go c.run()
+// flush returns nil when the server has processed everything that was sent before.
+func (f *flusher) flush(ctx context.Context) error {
+	f.mu.Lock()
+	if !f.busy {
+		f.busy = true
+		f.number++
+		f.mu.Unlock()
+		err := f.ping(ctx)
+		if f.more() {
+			go f.run()
 		}
 		return err
 	}
-	t := c.next
+	t := f.next
 	if t == nil {
 		t = &roundTrip{done: make(chan struct{})}
-		c.next = t
+		f.next = t
 	}
-	c.mu.Unlock()
+	f.mu.Unlock()
 	select {
 	case <-t.done:
 		return t.err
@@ -81,52 +81,52 @@ func (c *confirmer) confirm(ctx context.Context) error {
 	}
 }
 
-// more tells whether a call waits for another ping. If not, the next call of confirm sends one itself.
-func (c *confirmer) more() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.busy = c.next != nil
-	return c.busy
+// more tells whether a call waits for another ping. If not, the next call of flush sends one itself.
+func (f *flusher) more() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.busy = f.next != nil
+	return f.busy
 }
 
-func (c *confirmer) run() {
+func (f *flusher) run() {
 	for {
-		c.mu.Lock()
-		t := c.next
-		c.next = nil
-		c.number++
-		c.mu.Unlock()
-		t.err = c.ping(context.Background())
+		f.mu.Lock()
+		t := f.next
+		f.next = nil
+		f.number++
+		f.mu.Unlock()
+		t.err = f.ping(context.Background())
 		close(t.done)
-		if !c.more() {
+		if !f.more() {
 			return
 		}
 	}
 }
 
 // ping makes one round trip.
-func (c *confirmer) ping(ctx context.Context) error {
-	conn := c.conn()
-	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+func (f *flusher) ping(ctx context.Context) error {
+	conn := f.conn()
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	if err := conn.FlushWithContext(ctx); err != nil {
 		return fmt.Errorf("nats: no answer: %w", err)
 	}
-	c.catchUp(conn)
+	f.awaitReports(conn)
 	return nil
 }
 
 // patience is how long to wait for the report of an error that the NATS client has.
 const patience = 200 * time.Millisecond
 
-// catchUp waits until the refusals that the NATS client has are in denied. They are reported
+// awaitReports waits until the refusals that the NATS client has are in denied. They are reported
 // by another goroutine, which may take a moment.
-func (c *confirmer) catchUp(conn *natsio.Conn) {
+func (f *flusher) awaitReports(conn *natsio.Conn) {
 	var timeout <-chan time.Time
 	for {
-		c.mu.Lock()
-		reported, news := c.reported, c.news
-		c.mu.Unlock()
+		f.mu.Lock()
+		reported, news := f.reported, f.news
+		f.mu.Unlock()
 		err := conn.LastError()
 		if !errors.Is(err, natsio.ErrPermissionViolation) || err == reported { //nolint:errorlint // the very same
 			return
@@ -143,22 +143,22 @@ func (c *confirmer) catchUp(conn *natsio.Conn) {
 }
 
 // report notes an error of the NATS client. It returns the refused subject if it is new.
-func (c *confirmer) report(err error) (news string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (f *flusher) report(err error) (news string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if key := deniedKey(err); key != "" {
-		if _, known := c.denied[key]; !known {
+		if _, known := f.denied[key]; !known {
 			news = key
 		}
-		if len(c.denied) >= maxDenied {
-			clear(c.denied)
+		if len(f.denied) >= maxDenied {
+			clear(f.denied)
 		}
-		c.denied[key] = c.number
-		c.any.Store(true)
+		f.denied[key] = f.number
+		f.any.Store(true)
 	}
-	c.reported = err
-	close(c.news)
-	c.news = make(chan struct{})
+	f.reported = err
+	close(f.news)
+	f.news = make(chan struct{})
 	return news
 }
 
@@ -182,13 +182,13 @@ func deniedKey(err error) string {
 
 // denies returns an error if the server refused to publish or to subscribe to a subject after begin returned since. what says
 // which: toPublish or toSubscribe.
-func (c *confirmer) denies(what, subject string, since uint64) error {
-	if !c.any.Load() {
+func (f *flusher) denies(what, subject string, since uint64) error {
+	if !f.any.Load() {
 		return nil
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if at, ok := c.denied[what+subject]; !ok || at < since {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if at, ok := f.denied[what+subject]; !ok || at < since {
 		return nil
 	}
 	return fmt.Errorf("nats: the server does not permit subject %q: %w", subject, protocol.ErrorPermissionDenied)
