@@ -148,19 +148,19 @@ func (f *fixture) judgeHistory(ch string, promises []promise) {
 		h, err = f.broker.History(f.ctx, ch, broker.HistoryFilter{Limit: -1})
 		return err
 	})
-	held := make(map[int]uint64)
+	offsets := make(map[int]uint64)
 	for _, pub := range h.Publications {
-		if at, twice := held[number(pub)]; twice {
+		if at, twice := offsets[number(pub)]; twice {
 			f.Errorf("%s: number %d is at the offsets %d and %d", ch, number(pub), at, pub.Offset)
 		}
-		held[number(pub)] = pub.Offset
+		offsets[number(pub)] = pub.Offset
 	}
 	for n, p := range promises {
 		if p.doubtful || p.position.Epoch != h.Top.Epoch {
 			continue
 		}
-		if held[n] != p.position.Offset {
-			f.Errorf("%s: number %d, acknowledged with %+v, is at the offset %d of the history (0: nowhere)", ch, n, p.position, held[n])
+		if offsets[n] != p.position.Offset {
+			f.Errorf("%s: number %d, acknowledged with %+v, is at the offset %d of the history (0: nowhere)", ch, n, p.position, offsets[n])
 		}
 	}
 }

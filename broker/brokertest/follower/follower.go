@@ -28,7 +28,7 @@ type Follower struct {
 
 	mu       sync.Mutex
 	position channel.StreamPosition
-	held     string // the data that were received last
+	base     string // the data that were received last
 	book     []int  // the received numbers, and told
 	faults   []string
 }
@@ -110,8 +110,8 @@ func (f *Follower) take(e *broker.PublicationEvent) bool {
 	case e.Pub.Offset <= f.position.Offset:
 		return true
 	}
-	if e.Delta && e.Prev != nil && f.held != "" && string(e.Prev.Data) != f.held {
-		f.faults = append(f.faults, fmt.Sprintf("a patch of %s for %s, to who holds %s", e.Prev.Data, e.Pub.Data, f.held))
+	if e.Delta && e.Prev != nil && f.base != "" && string(e.Prev.Data) != f.base {
+		f.faults = append(f.faults, fmt.Sprintf("a patch of %s for %s, to a client that has %s", e.Prev.Data, e.Pub.Data, f.base))
 	}
 	f.receive(e.Pub)
 	return true
@@ -119,7 +119,7 @@ func (f *Follower) take(e *broker.PublicationEvent) bool {
 
 func (f *Follower) receive(p *channel.Publication) {
 	f.position.Offset = p.Offset
-	f.held = string(p.Data)
+	f.base = string(p.Data)
 	f.book = append(f.book, numberOf(p.Data))
 }
 
@@ -142,7 +142,7 @@ func (f *Follower) recover(ctx context.Context) {
 			}
 			return
 		}
-		f.position, f.held = h.Top, ""
+		f.position, f.base = h.Top, ""
 		f.book = append(f.book, told)
 		return
 	}

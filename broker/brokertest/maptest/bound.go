@@ -104,12 +104,12 @@ func testMaxEntriesExpiry(f *fixture) {
 		o.MaxEntries = 2
 		soon := o
 		soon.KeyTTL = 2 * f.unit
-		f.clock.Hold(soon.KeyTTL)
+		f.clock.BeginPart(soon.KeyTTL)
 		f.set("a", "1", soon)
 		f.set("b", "2", o)
 		f.equal("two entries", f.set("c", "", o).Suppressed, full)
 		f.wantEvents(at("a=1", 1), at("b=2", 2))
-		f.clock.Release()
+		f.clock.EndPart()
 		f.wantEvents(at("a removed", 3))
 		f.equal("one has expired", f.set("c", "4", o).Suppressed, made)
 		f.equal("two again", f.set("d", "", o).Suppressed, full)

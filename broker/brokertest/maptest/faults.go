@@ -147,15 +147,15 @@ func (c *replica) restart(ctx context.Context) error {
 		cursor = page.Cursor
 	}
 	c.entries, c.at = entries, frozen
-	if err := c.catchUp(ctx); err != nil {
+	if err := c.recoverChanges(ctx); err != nil {
 		c.entries = nil
 		return err
 	}
 	return nil
 }
 
-// catchUp recovers from the stream.
-func (c *replica) catchUp(ctx context.Context) error {
+// recoverChanges reads the missed changes from the stream.
+func (c *replica) recoverChanges(ctx context.Context) error {
 	h, err := c.f.broker.History(ctx, c.f.ch, broker.HistoryFilter{Since: &channel.StreamPosition{Offset: c.at.Offset, Epoch: c.at.Epoch}, Limit: -1})
 	switch {
 	case err != nil:
@@ -176,7 +176,7 @@ func (c *replica) catchUp(ctx context.Context) error {
 func (c *replica) check(ctx context.Context) error {
 	err := errGap
 	if c.entries != nil {
-		err = c.catchUp(ctx)
+		err = c.recoverChanges(ctx)
 	}
 	if errors.Is(err, errGap) {
 		err = c.restart(ctx)

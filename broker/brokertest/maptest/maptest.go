@@ -378,13 +378,13 @@ func testEphemeral(f *fixture) {
 	f.equal("removal", f.remove("b", o), channel.MapResult{})
 	f.equal("removal of nothing", f.remove("b", o), channel.MapResult{Suppressed: channel.SuppressKeyNotFound})
 	f.advance(1)
-	f.clock.Hold(o.KeyTTL)
+	f.clock.BeginPart(o.KeyTTL)
 	f.set("a", "2", o)
 	for _, e := range f.wantEvents("a=1@0", "b=1@0", "b removed@0", "a=2@0") {
 		f.equal("epoch", e.Epoch, "")
 	}
 	f.wantState("a=2@0")
-	f.clock.Release()
+	f.clock.EndPart()
 	f.wantEvents("a removed@0")
 	f.wantState()
 	for _, bad := range []struct {
@@ -403,20 +403,20 @@ func testEphemeral(f *fixture) {
 func testExpiry(f *fixture) {
 	o := f.options()
 	o.KeyTTL = 3 * f.unit
-	f.clock.Hold(o.KeyTTL)
+	f.clock.BeginPart(o.KeyTTL)
 	f.change(channel.Publication{Key: "a", Data: []byte("1"), Tags: map[string]string{"t": "a"}}, o)
 	f.set("b", "2", f.options())
 	o.KeyTTL = 10 * f.unit // long after a has gone
 	f.set("c", "3", o)
 	f.wantEvents("a=1@1", "b=2@2", "c=3@3")
-	f.clock.Release()
-	f.clock.Hold(6 * f.unit)
+	f.clock.EndPart()
+	f.clock.BeginPart(6 * f.unit)
 	expired := f.wantEvents("a removed@4")[0]
 	if expired.Pub.Tags["t"] != "a" || expired.Pub.Time == 0 || expired.Epoch == "" {
 		f.Errorf("%+v", expired)
 	}
 	f.equal("top", f.wantState("b=2@2", "c=3@3").Top, channel.StreamPosition{Offset: 4, Epoch: expired.Epoch})
-	f.clock.Release()
+	f.clock.EndPart()
 	f.wantEvents("c removed@5")
 	h, err := f.broker.History(context.Background(), f.ch, broker.HistoryFilter{Limit: -1})
 	f.must(err)
@@ -426,7 +426,7 @@ func testExpiry(f *fixture) {
 	f.advance(10)
 	f.wantState("b=6@6")
 
-	f.clock.Hold(20 * f.unit)
+	f.clock.BeginPart(20 * f.unit)
 	for key, ttl := range map[string]time.Duration{"d": 20, "e": 30, "f": 40} {
 		o.KeyTTL = ttl * f.unit
 		f.set(key, "7", o)
@@ -436,21 +436,21 @@ func testExpiry(f *fixture) {
 	f.set("e", "8", o) // it lives shorter than before
 	f.advance(4)
 	f.wantEvents("e=8@10", "e removed@11")
-	f.clock.Release()
+	f.clock.EndPart()
 }
 
 func testRefresh(f *fixture) {
 	o := f.options()
 	o.KeyTTL, o.KeyMode, o.RefreshTTL = 4*f.unit, channel.KeyIfNew, true
 	for range 4 {
-		f.clock.Hold(o.KeyTTL)
+		f.clock.BeginPart(o.KeyTTL)
 		f.set("a", "1", o)
 		f.advance(2)
 	}
 	f.wantEvents("a=1@1")
 	o.RefreshTTL = false
 	f.equal("without", f.set("a", "2", o).Suppressed, channel.SuppressKeyExists)
-	f.clock.Release()
+	f.clock.EndPart()
 	f.wantEvents("a removed@2")
 
 	f.begin()

@@ -7,7 +7,7 @@ import "time"
 // Clock tells whether an attempt keeps pace. A nil Clock always does.
 type Clock struct {
 	limit time.Time // the latest time for the present step of the attempt
-	held  time.Time // the same, between Hold and Release
+	part  time.Time // the same, between BeginPart and EndPart
 }
 
 // late is the panic of Check.
@@ -32,19 +32,19 @@ func (c *Clock) Pass(d time.Duration) {
 	}
 }
 
-// Hold begins a part of the attempt that must end within d, waiting included, because something that it needs lives for so
-// long. Release ends the part.
-func (c *Clock) Hold(d time.Duration) {
+// BeginPart begins a part of the attempt that must end within d, waiting included, because something that it needs lives for so
+// long. EndPart ends the part.
+func (c *Clock) BeginPart(d time.Duration) {
 	if c != nil {
-		c.held = time.Now().Add(d)
+		c.part = time.Now().Add(d)
 	}
 }
 
-// Release ends what Hold began. It ends the attempt if it is late.
-func (c *Clock) Release() {
+// EndPart ends what BeginPart began. It ends the attempt if it is late.
+func (c *Clock) EndPart() {
 	if c != nil {
 		c.Check()
-		c.held = time.Time{}
+		c.part = time.Time{}
 	}
 }
 
@@ -54,7 +54,7 @@ func (c *Clock) Check() {
 	if c == nil {
 		return
 	}
-	if now := time.Now(); !now.Before(c.limit) || !c.held.IsZero() && !now.Before(c.held) {
+	if now := time.Now(); !now.Before(c.limit) || !c.part.IsZero() && !now.Before(c.part) {
 		panic(late{})
 	}
 }

@@ -33,16 +33,16 @@ func TestTry(t *testing.T) {
 	})
 }
 
-// TestHold: waiting counts between Hold and Release alone.
-func TestHold(t *testing.T) {
+// TestPart: waiting counts between BeginPart and EndPart alone.
+func TestPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, takes := range []time.Duration{time.Minute - 1, time.Minute} {
 			released := false
 			kept := Try(time.Second, func(c *Clock) {
-				c.Hold(time.Minute)
+				c.BeginPart(time.Minute)
 				c.Pass(takes)
 				time.Sleep(takes)
-				c.Release()
+				c.EndPart()
 				released = true
 				c.Pass(time.Hour)
 				time.Sleep(time.Hour)
@@ -67,7 +67,7 @@ func TestOtherPanics(t *testing.T) {
 func TestNoClock(t *testing.T) {
 	var c *Clock
 	c.Pass(time.Second)
-	c.Hold(0)
+	c.BeginPart(0)
 	c.Check()
-	c.Release()
+	c.EndPart()
 }
