@@ -10,7 +10,7 @@ import (
 
 	"github.com/gyrohq/gyro/client/internal/backoff"
 	"github.com/gyrohq/gyro/client/internal/dictionary"
-	"github.com/gyrohq/gyro/client/internal/feed"
+	"github.com/gyrohq/gyro/client/internal/eventqueue"
 	"github.com/gyrohq/gyro/client/internal/ordered"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
@@ -43,8 +43,8 @@ type Client struct {
 	calls   []*call // that wait for the connection
 	subs    ordered.Map[string, *Subscription]
 	server  []*stream // subscriptions that the server has made, oldest first
-	feeds   feed.Set[Event]
-	crowd   feed.Crowd[Event] // of the iterators of client and subscriptions
+	queues  eventqueue.Set[Event]
+	crowd   eventqueue.Crowd[Event] // of the iterators of client and subscriptions
 	running sync.WaitGroup
 }
 
@@ -94,7 +94,7 @@ func (c *Client) begin() {
 	c.tries = tries
 	c.failed, c.hurry, c.failure = 0, false, nil
 	c.enter(Connecting, ConnectCalled)
-	c.feeds.Push(ConnectingEvent{Reason: ConnectCalled})
+	c.queues.Push(ConnectingEvent{Reason: ConnectCalled})
 	c.running.Go(func() { c.run(tries) })
 }
 
@@ -200,7 +200,7 @@ func (c *Client) Close() {
 		s.end()
 	}
 	c.subs = ordered.Map[string, *Subscription]{}
-	c.feeds.End(true)
+	c.queues.End(true)
 	c.mu.Unlock()
 	c.running.Wait()
 }
@@ -212,34 +212,34 @@ func (c *Client) Close() {
 func (c *Client) Events(ctx context.Context, also ...*Subscription) iter.Seq[Event] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	from, life := []*feed.Set[Event]{&c.feeds}, feed.Source
+	from, life := []*eventqueue.Set[Event]{&c.queues}, eventqueue.Source
 	for _, s := range also {
-		from, life = append(from, s.feeds), feed.Sources
+		from, life = append(from, s.queues), eventqueue.Sources
 	}
 	_, events := c.watch(ctx, life, "", c.closed, from...)
 	return events
 }
 
-// watch adds an iterator to feeds. channel is the name of the subscription's channel, if all events are of one subscription.
-func (c *Client) watch(ctx context.Context, life feed.Life, channel string, ended bool, to ...*feed.Set[Event]) (*feed.Feed[Event], iter.Seq[Event]) {
-	f := feed.New(channel, c.options.Buffer, life, &c.crowd, func(left []Event, e Event) []Event { return c.leftOut(left, e, channel) })
+// watch adds an iterator to queues. channel is the name of the subscription's channel, if all events are of one subscription.
+func (c *Client) watch(ctx context.Context, life eventqueue.Life, channel string, ended bool, to ...*eventqueue.Set[Event]) (*eventqueue.Queue[Event], iter.Seq[Event]) {
+	q := eventqueue.New(channel, c.options.Buffer, life, &c.crowd, func(left []Event, e Event) []Event { return c.leftOut(left, e, channel) })
 	if ended {
-		f.End()
-		return f, f.Each(func() {})
+		q.End()
+		return q, q.Each(func() {})
 	}
 	for _, one := range to {
-		one.Add(f)
+		one.Add(q)
 	}
 	drop := func() {
-		f.End()
+		q.End()
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		for _, one := range to {
-			one.Remove(f)
+			one.Remove(q)
 		}
 	}
 	stop := context.AfterFunc(ctx, drop) // the program may never range over it
-	return f, f.Each(func() {
+	return q, q.Each(func() {
 		stop()
 		drop()
 	})
@@ -334,13 +334,13 @@ func (c *Client) gone(end ending) {
 		c.tries.stop()
 		c.next = time.Time{}
 		c.enter(Disconnected, end.reason)
-		c.feeds.Push(DisconnectedEvent{Reason: end.reason, Err: end.cause})
+		c.queues.Push(DisconnectedEvent{Reason: end.reason, Err: end.cause})
 		c.logEnd(end)
 	case c.state == Connected:
 		c.schedule()
 		c.enter(Connecting, end.reason)
 		c.failure = end.with(end.reason)
-		c.feeds.Push(ConnectingEvent{Reason: end.reason, Err: end.cause, NextAttempt: c.next})
+		c.queues.Push(ConnectingEvent{Reason: end.reason, Err: end.cause, NextAttempt: c.next})
 		c.logAttempt("the connection is lost", end.with(end.reason))
 	default:
 		c.missed(end)
@@ -360,7 +360,7 @@ func (c *Client) missed(end ending) {
 	c.hurry = elsewhere
 	c.schedule()
 	if !elsewhere {
-		c.feeds.Push(ErrorEvent{Code: end.failure.Code, Message: end.failure.Message, Err: c.failure, NextAttempt: c.next})
+		c.queues.Push(ErrorEvent{Code: end.failure.Code, Message: end.failure.Message, Err: c.failure, NextAttempt: c.next})
 	}
 	c.logAttempt("an attempt to connect has failed", c.failure, "transport", transport)
 }
@@ -400,9 +400,9 @@ func (c *Client) abandon(l *link, end ending) {
 			switch {
 			case !s.live:
 			case end.last:
-				c.feeds.Push(UnsubscribedEvent{s.channel, DisconnectCalled})
+				c.queues.Push(UnsubscribedEvent{s.channel, DisconnectCalled})
 			default:
-				c.feeds.Push(SubscribingEvent{s.channel, TransportClosed})
+				c.queues.Push(SubscribingEvent{s.channel, TransportClosed})
 			}
 			s.live = false
 		}
@@ -445,7 +445,7 @@ func (c *Client) Woke() { c.NetworkChanged(true) }
 // check finds out whether the connection still works.
 func (c *Client) check() {
 	l := c.link
-	if l == nil || !l.connected || l.held != nil {
+	if l == nil || !l.connected || l.paused != nil {
 		return
 	}
 	if l.silence > 0 && c.now().Sub(l.heard) >= l.silence {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gyrohq/gyro/client/internal/feed"
+	"github.com/gyrohq/gyro/client/internal/eventqueue"
 )
 
 // options of the client in a fixture.
@@ -47,12 +47,12 @@ func (r *runner) newClient(text string) {
 	c.random = func() float64 { return r.random }
 	c.now = func() time.Time { return time.Now().Round(0).Add(r.slept) }
 	r.client = c
-	// One feed for all, so that events stay in their order.
-	r.feed = feed.New("", 1<<20, feed.Sources, &c.crowd, nil)
-	c.feeds.Add(r.feed)
-	context.AfterFunc(r.ctx, r.feed.End)
+	// One queue for all, so that events stay in their order.
+	r.queue = eventqueue.New("", 1<<20, eventqueue.Sources, &c.crowd, nil)
+	c.queues.Add(r.queue)
+	context.AfterFunc(r.ctx, r.queue.End)
 	go func() {
-		for e := range r.feed.Each(func() {}) {
+		for e := range r.queue.Each(func() {}) {
 			r.tell(e)
 		}
 	}()
@@ -140,7 +140,7 @@ func (r *runner) subscription(channel, text string) {
 	r.mu.Lock()
 	r.subs[channel] = s
 	r.mu.Unlock()
-	s.feeds.Add(r.feed)
+	s.queues.Add(r.queue)
 }
 
 // made makes a subscription of a type.

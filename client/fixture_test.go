@@ -16,7 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gyrohq/gyro/client/internal/feed"
+	"github.com/gyrohq/gyro/client/internal/eventqueue"
 )
 
 // TestFixtures has the conversations that all SDKs have (clients/fixtures/README.md).
@@ -47,7 +47,7 @@ type runner struct {
 	polls  map[string]*Poll
 	random float64
 	slept  time.Duration
-	feed   *feed.Feed[Event]
+	queue  *eventqueue.Queue[Event]
 	ctx    context.Context
 
 	mu      sync.Mutex

@@ -27,7 +27,7 @@ type link struct {
 	pong      bool
 	silence   time.Duration // after which it counts as lost; 0 for never
 	heard     time.Time
-	held      chan struct{} // nothing is read while iterators take events; closed if a command needs the connection. nil: it is read
+	paused    chan struct{} // nothing is read while iterators take events; closed if a command needs the connection. nil: it is read
 	probing   *timer
 	dropped   bool
 	answers   map[uint32]*call
@@ -428,7 +428,7 @@ func (l *link) accepted(r *protocol.Reply) {
 	}
 	l.connected, l.pong, l.heard = true, res.Pong, l.now()
 	l.enter(Connected, Reason{})
-	l.feeds.Push(ConnectedEvent{Client: res.Client, Version: res.Version, Data: res.Data, Transport: l.dialer.Name()})
+	l.queues.Push(ConnectedEvent{Client: res.Client, Version: res.Version, Data: res.Data, Transport: l.dialer.Name()})
 	if res.Ping > 0 {
 		l.silence = time.Duration(res.Ping)*time.Second + l.options.PingWait
 		l.listen(l.silence)
@@ -465,7 +465,7 @@ func temporary(e *protocol.Error) bool { return e.Temporary || e.Code < 100 }
 func (l *link) listen(d time.Duration) {
 	l.after(d, func() {
 		left := l.silence - l.now().Sub(l.heard)
-		if l.held != nil {
+		if l.paused != nil {
 			left = l.silence // it is the client that does not listen
 		}
 		if left > 0 {
@@ -531,7 +531,7 @@ func (l *link) refresh() {
 }
 
 func (l *link) retryRefresh(e *protocol.Error) {
-	l.feeds.Push(errorEvent("", e))
+	l.queues.Push(errorEvent("", e))
 	l.refreshAfter(l.refreshPause())
 }
 

@@ -64,27 +64,27 @@ func (c *Client) NewMap(channel string, o *MapOptions) (*Map, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.entries = &entries{limit: int32(min(max(o.PageSize, 0), 1<<20)), held: make(map[string]Publication), writes: make(map[string]*write)}
+	s.entries = &entries{limit: int32(min(max(o.PageSize, 0), 1<<20)), current: make(map[string]Publication), writes: make(map[string]*write)}
 	return &Map{s}, nil
 }
 
 // entries of a map. The client's lock protects them.
 type entries struct {
-	limit  int32
-	held   map[string]Publication
-	anew   bool                    // the state is being read; else changes are being recovered
-	read   []*protocol.Publication // of all pages so far: the last one tells whether there are deltas
-	step   protocol.SubscribeRequest
-	first  StreamPosition // of the first page
-	pause  time.Duration  // between two writes of a key
-	writes map[string]*write
+	limit   int32
+	current map[string]Publication
+	anew    bool                    // the state is being read; else changes are being recovered
+	read    []*protocol.Publication // of all pages so far: the last one tells whether there are deltas
+	step    protocol.SubscribeRequest
+	first   StreamPosition // of the first page
+	pause   time.Duration  // between two writes of a key
+	writes  map[string]*write
 }
 
 // Entries returns the entries of the map, by their keys. While the client is not subscribed, they stay as they were.
 func (m *Map) Entries() map[string]Publication {
 	m.c.mu.Lock()
 	defer m.c.mu.Unlock()
-	return maps.Clone(m.entries.held)
+	return maps.Clone(m.entries.current)
 }
 
 // begin returns the first step of a subscription.
@@ -131,23 +131,23 @@ func (s *Subscription) mapLive(r *protocol.SubscribeResult, position StreamPosit
 	s.delta = r.Delta
 	if e.anew {
 		s.bases = nil
-		held, err := s.fold(read)
+		known, err := s.fold(read)
 		if err != nil {
 			return err
 		}
-		e.held, s.at = held, position
+		e.current, s.at = known, position
 	}
 	s.live, s.recoverable = true, r.Recoverable
-	s.feeds.Push(SubscribedEvent{
+	s.queues.Push(SubscribedEvent{
 		Channel: s.channel, Positioned: r.Positioned, Recoverable: r.Recoverable, WasRecovering: r.WasRecovering, Recovered: r.Recovered,
 		Position: position, Data: r.Data,
 	})
 	if e.anew {
-		list := make([]Publication, 0, len(e.held))
-		for _, key := range slices.Sorted(maps.Keys(e.held)) {
-			list = append(list, e.held[key])
+		list := make([]Publication, 0, len(e.current))
+		for _, key := range slices.Sorted(maps.Keys(e.current)) {
+			list = append(list, e.current[key])
 		}
-		s.feeds.Push(StateEvent{s.channel, list})
+		s.queues.Push(StateEvent{s.channel, list})
 		return nil
 	}
 	for _, p := range read {
@@ -167,7 +167,7 @@ func (s *Subscription) fold(read []*protocol.Publication) (map[string]Publicatio
 		if err != nil {
 			return nil, err
 		}
-		if held, ok := entries[p.Key]; ok && p.Offset > 0 && p.Offset < held.Offset {
+		if known, ok := entries[p.Key]; ok && p.Offset > 0 && p.Offset < known.Offset {
 			continue
 		}
 		if p.Removed {
@@ -181,14 +181,14 @@ func (s *Subscription) fold(read []*protocol.Publication) (map[string]Publicatio
 
 // apply takes a change of the map, and reports whether it is one.
 func (e *entries) apply(p Publication) bool {
-	held, ok := e.held[p.Key]
+	known, ok := e.current[p.Key]
 	switch {
-	case ok && p.Offset > 0 && p.Offset <= held.Offset:
+	case ok && p.Offset > 0 && p.Offset <= known.Offset:
 		return false
 	case p.Removed:
-		delete(e.held, p.Key)
+		delete(e.current, p.Key)
 	default:
-		e.held[p.Key] = p
+		e.current[p.Key] = p
 	}
 	return true
 }

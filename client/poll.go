@@ -126,7 +126,7 @@ func (s *Subscription) pollSubscribed(l *link, r *protocol.SubscribeResult) {
 		s.bases = nil
 	}
 	s.live, s.delta = true, r.Delta
-	s.feeds.Push(SubscribedEvent{Channel: s.channel, Position: StreamPosition{Epoch: r.Epoch}, Data: r.Data})
+	s.queues.Push(SubscribedEvent{Channel: s.channel, Position: StreamPosition{Epoch: r.Epoch}, Data: r.Data})
 	for _, b := range t.batches {
 		s.track(l, b)
 	}
@@ -218,7 +218,7 @@ func (s *Subscription) untracked(b *batch, e *Error) {
 		}
 	}
 	s.tracked.tidy()
-	s.feeds.Push(errorEvent(s.channel, e))
+	s.queues.Push(errorEvent(s.channel, e))
 }
 
 // Bounds of the time after which keys are tracked again.
@@ -232,7 +232,7 @@ func (s *Subscription) trackAgain(l *link, try int, b *batch, e *Error) {
 	if s.try != try {
 		return
 	}
-	s.feeds.Push(errorEvent(s.channel, e))
+	s.queues.Push(errorEvent(s.channel, e))
 	l.after(backoff.Pause(minTrackDelay, maxTrackDelay, &b.failed, s.c.random), func() {
 		if s.try == try && slices.Contains(s.tracked.batches, b) {
 			s.track(l, b)
@@ -254,6 +254,6 @@ func (s *Subscription) value(p *protocol.Publication) error {
 		t.forget(p.Key)
 		t.tidy()
 	}
-	s.feeds.Push(PublicationEvent{s.handed(p, data)})
+	s.queues.Push(PublicationEvent{s.handed(p, data)})
 	return nil
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gyrohq/gyro/client/internal/feed"
+	"github.com/gyrohq/gyro/client/internal/eventqueue"
 	"github.com/gyrohq/gyro/internal/wsclient"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -38,9 +38,9 @@ func (l *link) frame(data []byte) error {
 	err := l.messages(data)
 	l.flush()
 	full := l.crowd.Take()
-	for _, f := range full {
-		if f.Excess(reach) {
-			l.skip(f)
+	for _, q := range full {
+		if q.Excess(reach) {
+			l.skip(q)
 		}
 	}
 	if err != nil || len(full) == 0 || len(l.answers) > 0 {
@@ -48,7 +48,7 @@ func (l *link) frame(data []byte) error {
 		return err
 	}
 	needed := make(chan struct{})
-	l.held = needed
+	l.paused = needed
 	l.mu.Unlock()
 	if err := l.wait(full, needed); err != nil {
 		return err
@@ -61,9 +61,9 @@ func (l *link) frame(data []byte) error {
 
 // resume ends the pause that iterators have caused.
 func (l *link) resume() {
-	if l.held != nil {
-		close(l.held)
-		l.held = nil
+	if l.paused != nil {
+		close(l.paused)
+		l.paused = nil
 		l.heard = l.now() // nothing could be heard meanwhile
 	}
 }
@@ -84,12 +84,12 @@ func (l *link) alive() {
 }
 
 // wait waits until each iterator has room or has taken nothing for grace, or a command needs the connection.
-func (l *link) wait(full []*feed.Feed[Event], needed <-chan struct{}) error {
+func (l *link) wait(full []*eventqueue.Queue[Event], needed <-chan struct{}) error {
 	life, tick := l.life(), time.NewTicker(grace)
 	defer tick.Stop()
-	handed := make(map[*feed.Feed[Event]]uint64, len(full))
-	for _, f := range full {
-		handed[f] = f.Handed()
+	handed := make(map[*eventqueue.Queue[Event]]uint64, len(full))
+	for _, q := range full {
+		handed[q] = q.Handed()
 	}
 	for len(full) > 0 {
 		room := full[0].Room()
@@ -104,11 +104,11 @@ func (l *link) wait(full []*feed.Feed[Event], needed <-chan struct{}) error {
 		case <-life.Done():
 			return life.Err()
 		case <-tick.C:
-			for _, f := range full {
-				if f.Handed() == handed[f] {
-					l.skip(f)
+			for _, q := range full {
+				if q.Handed() == handed[q] {
+					l.skip(q)
 				}
-				handed[f] = f.Handed()
+				handed[q] = q.Handed()
 			}
 		}
 	}
@@ -116,10 +116,10 @@ func (l *link) wait(full []*feed.Feed[Event], needed <-chan struct{}) error {
 }
 
 // skip leaves out further events of an iterator until it takes some.
-func (l *link) skip(f *feed.Feed[Event]) {
-	if f.Skip() {
+func (l *link) skip(q *eventqueue.Queue[Event]) {
+	if q.Skip() {
 		l.options.Logger.Warn("nobody takes the events of an iterator, which is full: further ones are left out, and a gap tells of them",
-			"channel", f.Name, "key", "Options.Buffer", "limit", l.options.Buffer)
+			"channel", q.Name, "key", "Options.Buffer", "limit", l.options.Buffer)
 	}
 }
 
@@ -150,7 +150,7 @@ func (l *link) message(r *protocol.Reply) {
 func (l *link) push(p *protocol.Push) {
 	switch {
 	case p.Message != nil:
-		l.feeds.Push(MessageEvent{p.Message.Data})
+		l.queues.Push(MessageEvent{p.Message.Data})
 		return
 	case p.Disconnect != nil:
 		l.gone(l.sentAway(p.Disconnect.Code, p.Disconnect.Reason))

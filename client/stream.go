@@ -7,7 +7,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/gyrohq/gyro/client/internal/feed"
+	"github.com/gyrohq/gyro/client/internal/eventqueue"
 	"github.com/gyrohq/gyro/internal/fossil"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -16,8 +16,8 @@ import (
 type stream struct {
 	c           *Client
 	channel     string
-	feeds       *feed.Set[Event] // of the events in the channel
-	live        bool             // subscribed
+	queues      *eventqueue.Set[Event] // of the events in the channel
+	live        bool                   // subscribed
 	recoverable bool
 	at          StreamPosition
 	delta       bool
@@ -57,12 +57,12 @@ func (s *stream) subscribed(r *protocol.SubscribeResult) error {
 	if !r.Recovered {
 		s.base, s.bases = nil, nil
 	}
-	s.feeds.Push(SubscribedEvent{
+	s.queues.Push(SubscribedEvent{
 		Channel: s.channel, Positioned: r.Positioned, Recoverable: r.Recoverable, WasRecovering: r.WasRecovering, Recovered: r.Recovered,
 		Position: now, Data: r.Data,
 	})
 	if r.WasRecovering && !r.Recovered {
-		s.feeds.Push(GapEvent{Channel: s.channel, From: before, To: now})
+		s.queues.Push(GapEvent{Channel: s.channel, From: before, To: now})
 	}
 	for _, p := range r.Publications {
 		if err := s.publication(p); err != nil {
@@ -100,7 +100,7 @@ func (s *stream) publication(p *protocol.Publication) error {
 	}
 	handed := s.handed(p, data)
 	if s.entries == nil || s.entries.apply(handed) {
-		s.feeds.Push(PublicationEvent{handed})
+		s.queues.Push(PublicationEvent{handed})
 	}
 	return nil
 }
@@ -158,9 +158,9 @@ func (s *stream) payload(p *protocol.Publication) ([]byte, error) {
 func (s *stream) event(p *protocol.Push) {
 	switch {
 	case p.Join != nil && p.Join.Info != nil:
-		s.feeds.Push(JoinEvent{s.channel, *p.Join.Info})
+		s.queues.Push(JoinEvent{s.channel, *p.Join.Info})
 	case p.Leave != nil && p.Leave.Info != nil:
-		s.feeds.Push(LeaveEvent{s.channel, *p.Leave.Info})
+		s.queues.Push(LeaveEvent{s.channel, *p.Leave.Info})
 	}
 }
 
@@ -180,7 +180,7 @@ func (c *Client) serverPush(channel string, p *protocol.Push) {
 	switch s := c.server[at]; {
 	case p.Unsubscribe != nil:
 		c.server = slices.Delete(c.server, at, at+1)
-		c.feeds.Push(UnsubscribedEvent{channel, Reason{p.Unsubscribe.Code, p.Unsubscribe.Reason}})
+		c.queues.Push(UnsubscribedEvent{channel, Reason{p.Unsubscribe.Code, p.Unsubscribe.Reason}})
 	case p.Pub != nil:
 		_ = s.publication(p.Pub) // it has no deltas
 	default:
@@ -203,7 +203,7 @@ func (c *Client) serverStream(channel string) *stream {
 	if at := c.serverIndex(channel); at >= 0 {
 		return c.server[at]
 	}
-	s := &stream{c: c, channel: channel, feeds: &c.feeds}
+	s := &stream{c: c, channel: channel, queues: &c.queues}
 	c.server = append(c.server, s)
 	return s
 }
@@ -228,7 +228,7 @@ func (c *Client) serverSubscribed(subs map[string]*protocol.SubscribeResult) {
 		if subs[s.channel] != nil {
 			return false
 		}
-		c.feeds.Push(UnsubscribedEvent{s.channel, Reason{}})
+		c.queues.Push(UnsubscribedEvent{s.channel, Reason{}})
 		return true
 	})
 	for _, ch := range slices.Sorted(maps.Keys(subs)) {

@@ -11,9 +11,9 @@ func (s *Subscription) enter(state SubscriptionState, r Reason) {
 	s.tell()
 	switch state {
 	case Unsubscribed:
-		s.feeds.Push(UnsubscribedEvent{s.channel, r})
+		s.queues.Push(UnsubscribedEvent{s.channel, r})
 	case Subscribing:
-		s.feeds.Push(SubscribingEvent{s.channel, r})
+		s.queues.Push(SubscribingEvent{s.channel, r})
 	}
 }
 
@@ -28,13 +28,13 @@ func (s *Subscription) tell() {
 // disconnected ends the waits, and the iterators that last as long as the client keeps itself connected.
 func (s *Subscription) disconnected(e DisconnectedEvent) {
 	s.tell()
-	s.feeds.Finish(e)
+	s.queues.Finish(e)
 }
 
 // end ends the iterators.
 func (s *Subscription) end() {
 	s.closed = true
-	s.feeds.End(false)
+	s.queues.End(false)
 }
 
 // leave ends the subscription without telling the server.
@@ -269,7 +269,7 @@ func (s *Subscription) refused(l *link, e *protocol.Error) {
 // again subscribes after a while.
 func (s *Subscription) again(l *link, e *Error) {
 	s.failure = e
-	s.feeds.Push(errorEvent(s.channel, e))
+	s.queues.Push(errorEvent(s.channel, e))
 	s.later(l)
 }
 
@@ -287,7 +287,7 @@ func (s *Subscription) later(l *link) {
 func (s *Subscription) misfit(err error) {
 	e := errDelta.of(err)
 	s.plain, s.base, s.bases = true, nil, nil
-	s.feeds.Push(errorEvent(s.channel, e))
+	s.queues.Push(errorEvent(s.channel, e))
 	s.enter(Subscribing, BadDelta)
 	s.withdraw()
 }
@@ -385,7 +385,7 @@ func (s *Subscription) retryRefresh(l *link, try int, e *Error) {
 	if s.try != try {
 		return
 	}
-	s.feeds.Push(errorEvent(s.channel, e))
+	s.queues.Push(errorEvent(s.channel, e))
 	l.after(s.c.refreshPause(), func() {
 		if s.try == try {
 			go s.refresh(l, try)

@@ -7,7 +7,7 @@ import (
 	"iter"
 	"time"
 
-	"github.com/gyrohq/gyro/client/internal/feed"
+	"github.com/gyrohq/gyro/client/internal/eventqueue"
 )
 
 // SubscribeOptions of a Subscription.
@@ -81,7 +81,7 @@ func (c *Client) newSubscription(channel string, o *SubscribeOptions, kind int32
 	case o != nil && o.Delta && o.Filter != nil:
 		return nil, fmt.Errorf("client: subscription to %q: Delta and Filter cannot be combined", channel)
 	}
-	s := &Subscription{stream: stream{c: c, channel: channel, feeds: new(feed.Set[Event])}, kind: kind, reason: UnsubscribeCalled}
+	s := &Subscription{stream: stream{c: c, channel: channel, queues: new(eventqueue.Set[Event])}, kind: kind, reason: UnsubscribeCalled}
 	if o != nil {
 		s.so = *o
 		if o.Since != nil {
@@ -205,7 +205,7 @@ func (s *Subscription) Close() {
 func (s *Subscription) Events(ctx context.Context) iter.Seq[Event] {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	f, events := s.c.watch(ctx, feed.Session, s.channel, s.closed, s.feeds)
+	f, events := s.c.watch(ctx, eventqueue.Session, s.channel, s.closed, s.queues)
 	var missed *attempts // that are over
 	if s.c.state == Disconnected {
 		missed = s.c.tries
@@ -224,7 +224,7 @@ func (s *Subscription) Events(ctx context.Context) iter.Seq[Event] {
 func (s *Subscription) EventsUntilClosed(ctx context.Context) iter.Seq[Event] {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	_, events := s.c.watch(ctx, feed.Source, s.channel, s.closed, s.feeds)
+	_, events := s.c.watch(ctx, eventqueue.Source, s.channel, s.closed, s.queues)
 	return events
 }
 

@@ -52,8 +52,8 @@ type Entry struct {
 // size is the part of Options.MaxSize that an entry takes.
 func (e *Entry) size() int { return len(e.To) + len(e.Data) + len(e.Key) }
 
-// lane is the name of the entries among which it keeps its place.
-func (e *Entry) lane() string {
+// sequence is the name of the entries among which it keeps its place.
+func (e *Entry) sequence() string {
 	if e.Kind == RPC {
 		return "rpc"
 	}
@@ -140,13 +140,13 @@ type Outbox struct {
 	running sync.WaitGroup
 	telling sync.Mutex // one outcome at a time
 
-	mu    sync.Mutex
-	lanes map[string]*lane
-	last  uint64 // ID of the newest entry
-	count int
-	size  int
-	up    chan struct{} // closed while the client is connected
-	isUp  bool
+	mu      sync.Mutex
+	senders map[string]*sender
+	last    uint64 // ID of the newest entry
+	count   int
+	size    int
+	up      chan struct{} // closed while the client is connected
+	isUp    bool
 }
 
 // New returns an outbox that sends over a client; it begins with the entries of the store. It ends with Close, or with
@@ -156,7 +156,7 @@ func New(c *client.Client, o Options) (*Outbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Outbox{client: c, options: o, lanes: make(map[string]*lane), up: make(chan struct{})}
+	b := &Outbox{client: c, options: o, senders: make(map[string]*sender), up: make(chan struct{})}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	if o.Store != nil {
 		entries, err := o.Store.Load()
@@ -295,13 +295,13 @@ func (b *Outbox) admit(s *Sending) error {
 	return nil
 }
 
-// take adds an entry to its lane. The lock is held.
+// take adds an entry to its sender. The lock is held.
 func (b *Outbox) take(s *Sending) {
-	name := s.Entry.lane()
-	l := b.lanes[name]
+	name := s.Entry.sequence()
+	l := b.senders[name]
 	if l == nil {
-		l = &lane{Outbox: b, name: name, changed: make(chan struct{}, 1), random: mathrand.Float64}
-		b.lanes[name] = l
+		l = &sender{Outbox: b, name: name, changed: make(chan struct{}, 1), random: mathrand.Float64}
+		b.senders[name] = l
 		b.running.Go(l.run)
 	}
 	l.queue = append(l.queue, s)
@@ -313,11 +313,11 @@ func (b *Outbox) take(s *Sending) {
 	}
 }
 
-// remove takes an entry out of its lane, and reports whether it was there.
+// remove takes an entry from its sender, and reports whether it was there.
 func (b *Outbox) remove(s *Sending) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	l := b.lanes[s.Entry.lane()]
+	l := b.senders[s.Entry.sequence()]
 	if l == nil {
 		return false
 	}

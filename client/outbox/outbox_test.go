@@ -30,25 +30,25 @@ const patience = wait.Limit
 
 // message is what the tests send.
 type message struct {
-	Lane string `json:"lane"`
-	N    int    `json:"n"`
-	Key  string `json:"key"`
-	Bad  bool   `json:"bad"`
+	Sequence string `json:"sequence"`
+	N        int    `json:"n"`
+	Key      string `json:"key"`
+	Bad      bool   `json:"bad"`
 }
 
 // backend notes what it has executed: each key once, as backends do with idempotency keys.
 type backend struct {
 	*gyrotest.Server
 
-	mu     sync.Mutex
-	seen   map[string]bool
-	lanes  map[string][]int
-	faults []error // what happens to the next messages after they were executed, or before
-	wire   []string
+	mu        sync.Mutex
+	seen      map[string]bool
+	sequences map[string][]int
+	faults    []error // what happens to the next messages after they were executed, or before
+	wire      []string
 }
 
 func newBackend(t *testing.T) *backend {
-	b := &backend{seen: make(map[string]bool), lanes: make(map[string][]int)}
+	b := &backend{seen: make(map[string]bool), sequences: make(map[string][]int)}
 	b.Server = gyrotest.NewServer(t, gyro.Config{Handlers: gyro.Handlers{
 		Connecting: func(context.Context, gyro.ConnectEvent) (gyro.ConnectReply, error) {
 			return gyro.ConnectReply{Credentials: &gyro.Credentials{UserID: "ann"}}, nil
@@ -80,7 +80,7 @@ func (b *backend) execute(data []byte) ([]byte, error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.wire = append(b.wire, fmt.Sprint(m.Lane, m.N))
+	b.wire = append(b.wire, fmt.Sprint(m.Sequence, m.N))
 	var fault error
 	if len(b.faults) > 0 {
 		fault, b.faults = b.faults[0], b.faults[1:]
@@ -93,7 +93,7 @@ func (b *backend) execute(data []byte) ([]byte, error) {
 	}
 	if !b.seen[m.Key] {
 		b.seen[m.Key] = true
-		b.lanes[m.Lane] = append(b.lanes[m.Lane], m.N)
+		b.sequences[m.Sequence] = append(b.sequences[m.Sequence], m.N)
 	}
 	return fmt.Append(nil, m.N), fault
 }
@@ -160,7 +160,7 @@ func (w *world) must(err error) {
 }
 
 // TestNothingIsLost: whatever ends connections, or the program, and whatever the server answers, each entry is executed once
-// and in the order of its lane, and has one outcome.
+// and in the order of its sequence, and has one outcome.
 func TestNothingIsLost(t *testing.T) {
 	t.Parallel()
 	folder, runs := t.TempDir(), 0
@@ -170,7 +170,7 @@ func TestNothingIsLost(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		server.mu.Lock()
-		server.seen, server.lanes, server.faults = make(map[string]bool), make(map[string][]int), nil
+		server.seen, server.sequences, server.faults = make(map[string]bool), make(map[string][]int), nil
 		server.mu.Unlock()
 		w := &world{t: rt, backend: server, path: filepath.Join(folder, fmt.Sprint(runs)), outcomes: make(map[string][]error), change: make(chan struct{}, 1)}
 		w.start()
@@ -179,18 +179,18 @@ func TestNothingIsLost(t *testing.T) {
 		n := 0
 		send := func(refused bool) {
 			n++
-			lane := rapid.SampledFrom([]string{"a", "b", "rpc"}).Draw(rt, "lane")
-			data, _ := json.Marshal(message{Lane: lane, N: n, Bad: refused})
+			sequence := rapid.SampledFrom([]string{"a", "b", "rpc"}).Draw(rt, "sequence")
+			data, _ := json.Marshal(message{Sequence: sequence, N: n, Bad: refused})
 			o := &outbox.EntryOptions{Key: fmt.Sprint("key", n)}
 			var err error
-			if lane == "rpc" {
+			if sequence == "rpc" {
 				_, err = w.box.RPC("m", data, o)
 			} else {
-				_, err = w.box.Publish(lane, data, o)
+				_, err = w.box.Publish(sequence, data, o)
 			}
 			w.must(err)
 			if bad[o.Key] = refused; !refused {
-				want[lane] = append(want[lane], n)
+				want[sequence] = append(want[sequence], n)
 			}
 		}
 		for _, what := range rapid.SliceOfN(rapid.IntRange(0, 12), 1, 40).Draw(rt, "what") {
@@ -234,9 +234,9 @@ func TestNothingIsLost(t *testing.T) {
 		defer w.mu.Unlock()
 		server.mu.Lock()
 		defer server.mu.Unlock()
-		for lane, numbers := range want {
-			if got := server.lanes[lane]; !slices.Equal(got, numbers) {
-				rt.Fatalf("%s: %v, want %v", lane, got, numbers)
+		for sequence, numbers := range want {
+			if got := server.sequences[sequence]; !slices.Equal(got, numbers) {
+				rt.Fatalf("%s: %v, want %v", sequence, got, numbers)
 			}
 		}
 		for key, list := range w.outcomes {
@@ -263,7 +263,7 @@ func TestOffline(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer box.Close()
-	old, err := box.RPC("m", []byte(`{"lane":"x","n":1}`), &outbox.EntryOptions{Expiry: time.Millisecond})
+	old, err := box.RPC("m", []byte(`{"sequence":"x","n":1}`), &outbox.EntryOptions{Expiry: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +275,7 @@ func TestOffline(t *testing.T) {
 	}
 	var sent []*outbox.Sending
 	for n := range 3 {
-		s, err := box.RPC("m", fmt.Appendf(nil, `{"lane":"x","n":%d,"key":"k%d"}`, n, n), nil)
+		s, err := box.RPC("m", fmt.Appendf(nil, `{"sequence":"x","n":%d,"key":"k%d"}`, n, n), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package feed
+package eventqueue
 
 import (
 	"slices"
@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 )
 
-// TestFeed: iterators get the events of their sets in order, tell when they have too many, and end with what they have.
-func TestFeed(t *testing.T) {
+// TestQueue: iterators get the events of their sets in order, tell when they have too many, and end with what they have.
+func TestQueue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var crowd Crowd[int]
@@ -28,7 +28,7 @@ func TestFeed(t *testing.T) {
 		two.Push(2)
 		synctest.Wait()
 		one.Push(3)
-		if full := crowd.Take(); !slices.Equal(full, []*Feed[int]{wide}) || wide.Room() == nil || narrow.Room() != nil {
+		if full := crowd.Take(); !slices.Equal(full, []*Queue[int]{wide}) || wide.Room() == nil || narrow.Room() != nil {
 			t.Errorf("%v are crowded", full)
 		}
 		two.Push(4)
@@ -56,7 +56,7 @@ func TestFeed(t *testing.T) {
 		crowd.Take()
 		wide.push(7)
 		if wide.Room() != nil || len(crowd.Take()) > 0 {
-			t.Error("a feed that has ended is crowded")
+			t.Error("a queue that has ended is crowded")
 		}
 		for e := range wide.Each(func() {}) {
 			if e != 6 {
@@ -67,7 +67,7 @@ func TestFeed(t *testing.T) {
 	})
 }
 
-// TestSkip: a feed that does without events has what stands for them behind those that it has, and takes others again then.
+// TestSkip: a queue that does without events has what stands for them behind those that it has, and takes others again then.
 func TestSkip(t *testing.T) {
 	t.Parallel()
 	var crowd Crowd[int]
@@ -104,21 +104,21 @@ func TestSkip(t *testing.T) {
 	}
 }
 
-// TestFinish: the end of a session ends its feeds behind a last event, and no others.
+// TestFinish: the end of a session ends its queues behind a last event, and no others.
 func TestFinish(t *testing.T) {
 	t.Parallel()
 	var crowd Crowd[int]
 	var set Set[int]
-	feeds := make([]*Feed[int], 0, 3)
+	queues := make([]*Queue[int], 0, 3)
 	for _, life := range []Life{Session, Source, Sources} {
-		feeds = append(feeds, New("", 9, life, &crowd, nil))
-		set.Add(feeds[life])
+		queues = append(queues, New("", 9, life, &crowd, nil))
+		set.Add(queues[life])
 	}
 	set.Push(1)
 	set.Finish(2)
 	set.Push(3)
 	for life, want := range [][]int{{1, 2}, {1, 3}, {1, 3}} {
-		f := feeds[life]
+		f := queues[life]
 		if got := f.take(); !slices.Equal(got, want) || f.ended != (Life(life) == Session) {
 			t.Errorf("%d: %v, ended: %v", life, got, f.ended)
 		}

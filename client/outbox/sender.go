@@ -9,8 +9,8 @@ import (
 	"github.com/gyrohq/gyro/client/internal/backoff"
 )
 
-// lane sends entries one after another. It has a goroutine as long as it has entries.
-type lane struct {
+// sender sends entries one after another. It has a goroutine as long as it has entries.
+type sender struct {
 	*Outbox
 	name    string
 	changed chan struct{} // has an element when an entry was added
@@ -21,7 +21,7 @@ type lane struct {
 }
 
 // run sends all entries.
-func (l *lane) run() {
+func (l *sender) run() {
 	for l.expire() {
 		s, next := l.head()
 		if s == nil {
@@ -49,7 +49,7 @@ func (l *lane) run() {
 }
 
 // expire gives up entries that are too old, and reports whether there is more to do.
-func (l *lane) expire() bool {
+func (l *sender) expire() bool {
 	for {
 		var old *Sending
 		l.mu.Lock()
@@ -64,7 +64,7 @@ func (l *lane) expire() bool {
 			}
 		}
 		if len(l.queue) == 0 {
-			delete(l.lanes, l.name)
+			delete(l.senders, l.name)
 			l.mu.Unlock()
 			return false
 		}
@@ -87,7 +87,7 @@ func stored(s *Sending) bool {
 }
 
 // head returns the first entry if it can be sent; otherwise, how long nothing expires.
-func (l *lane) head() (*Sending, time.Duration) {
+func (l *sender) head() (*Sending, time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.isUp && len(l.queue) > 0 && stored(l.queue[0]) {
@@ -101,7 +101,7 @@ func (l *lane) head() (*Sending, time.Duration) {
 }
 
 // wait returns when something may have changed.
-func (l *lane) wait(next time.Duration) {
+func (l *sender) wait(next time.Duration) {
 	l.mu.Lock()
 	up, kept := l.up, make(<-chan struct{})
 	if len(l.queue) > 0 && !stored(l.queue[0]) {
@@ -121,7 +121,7 @@ func (l *lane) wait(next time.Duration) {
 
 // send sends an entry. A channel may take publications of its subscribers alone, so send waits while the client
 // subscribes to it.
-func (l *lane) send(s *Sending) ([]byte, error) {
+func (l *sender) send(s *Sending) ([]byte, error) {
 	data := l.options.WithKey(s.Entry)
 	if s.Entry.Kind == RPC {
 		return l.client.RPC(l.ctx, s.Entry.To, data)
@@ -146,7 +146,7 @@ func unsettled(err error) bool {
 }
 
 // pause waits before an entry is sent again, if there is a connection; if there is none, the next one is waited for.
-func (l *lane) pause() {
+func (l *sender) pause() {
 	l.connection()
 	l.mu.Lock()
 	up := l.isUp
@@ -163,7 +163,7 @@ func (l *lane) pause() {
 }
 
 // end tells the outcome of an entry, and removes it.
-func (l *lane) end(s *Sending, result []byte, err error) {
+func (l *sender) end(s *Sending, result []byte, err error) {
 	if !l.remove(s) {
 		return
 	}
