@@ -44,7 +44,7 @@ type page struct {
 	running map[string]*process // by the port of the documentation
 	last    *process            // the newest program, or nil
 	answer  string              // to the newest request, if it is not compared yet
-	absent  bool                // the newest program could not be run here
+	skipped bool                // the newest program could not be run here
 	files   int
 }
 
@@ -182,7 +182,7 @@ func (p *page) try(b block) {
 		p.start(p.program(b.language, name), b.options["start"])
 	case b.has("output"):
 		p.output(text)
-		if check := b.options["output"]; check != "" && !p.absent {
+		if check := b.options["output"]; check != "" && !p.skipped {
 			p.run(p.command("sh", "gyro "+check+" "+strings.TrimSpace(p.last.out.String())))
 		}
 	case b.has("post"):
@@ -258,8 +258,8 @@ func (p *page) launch(cmd *exec.Cmd) *process {
 // run waits until a program has ended. Of one that cannot run here, no output is expected.
 func (p *page) run(cmd *exec.Cmd) {
 	p.Helper()
-	p.last, p.absent = nil, cmd == nil
-	if p.absent {
+	p.last, p.skipped = nil, cmd == nil
+	if p.skipped {
 		return
 	}
 	c := p.launch(cmd)
@@ -283,7 +283,7 @@ func (p *page) start(cmd *exec.Cmd, listens string) {
 		p.end(before)
 		delete(p.running, listens)
 	}
-	if p.absent = cmd == nil; p.absent {
+	if p.skipped = cmd == nil; p.skipped {
 		return
 	}
 	c := p.launch(cmd)
@@ -305,7 +305,7 @@ func (p *page) start(cmd *exec.Cmd, listens string) {
 // output compares what the program before printed. One that is running gets time.
 func (p *page) output(shown string) {
 	p.Helper()
-	if p.absent {
+	if p.skipped {
 		return
 	}
 	if p.last == nil {
@@ -345,7 +345,7 @@ func (p *page) post(path, body string) {
 // visit opens a page in a browser.
 func (p *page) visit(url, say, shown string) {
 	p.Helper()
-	if p.absent {
+	if p.skipped {
 		return
 	}
 	visitor := p.command("sh", `exec node "$@"`)

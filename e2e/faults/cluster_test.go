@@ -15,7 +15,7 @@ func TestCluster(t *testing.T) {
 	t.Parallel()
 	redis := redistest.NewCluster(t, redistest.Options{Persistent: true, Failover: true})
 	s := cluster(t, redisWithMaps(fmt.Sprintf(`"cluster_address": [%q]`, strings.Join(redis.Addresses(), ","))))
-	hold(t, s, clients, fault{
+	expose(t, s, clients, fault{
 		name: "slots move", always: true,
 		inject: func(t *testing.T) {
 			for i := range 10 {
@@ -63,7 +63,7 @@ func TestClusterFailover(t *testing.T) {
 	redis := redistest.NewCluster(t, redistest.Options{Persistent: true, Failover: true})
 	replicas := addReplicas(t, redis)
 	s := cluster(t, redisWithMaps(fmt.Sprintf(`"cluster_address": [%q]`, strings.Join(redis.Addresses(), ","))))
-	hold(t, s, clients, fault{
+	expose(t, s, clients, fault{
 		name: "primary killed, replica takes over", always: true, failing: true, mayMiss: true, unfit: "canary",
 		inject: func(t *testing.T) {
 			at := redis.Owner(redis.Slot("{stream:0}"))

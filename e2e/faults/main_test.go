@@ -106,8 +106,8 @@ type fault struct {
 	silence time.Duration
 }
 
-// hold exposes a cluster to faults, one after the other.
-func hold(t *testing.T, s *stand.Stand, subscribers int, faults ...fault) {
+// expose exposes a cluster to faults, one after the other.
+func expose(t *testing.T, s *stand.Stand, subscribers int, faults ...fault) {
 	for _, f := range faults {
 		if !f.always && *which != "all" {
 			continue

@@ -26,7 +26,7 @@ func TestNATS(t *testing.T) {
 			t.Errorf("clients were bothered: %+v", span)
 		}
 	}
-	hold(t, s, clients, fault{
+	expose(t, s, clients, fault{
 		name: "restarted at once", always: true, mayRepeat: true,
 		inject: func(t *testing.T) { quiet(t, func() { n.stop(); n.start(); s.Flow() }) },
 	}, fault{
@@ -66,7 +66,7 @@ func TestNATSRoute(t *testing.T) {
 	know(2)
 	for name, test := range map[string]struct{ begin, end func() }{
 		"connections broken": {route.Down, route.Up},
-		"silent":             {route.Hold, func() { route.Cut(); route.Release() }},
+		"silent":             {route.Freeze, func() { route.Cut(); route.Resume() }},
 	} {
 		for _, node := range nodes {
 			wait.Until(t, "a node that is ready", func() bool { return healthy(node.Addr) })

@@ -12,7 +12,7 @@ func TestNodes(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Standalone(t, redistest.Options{})
 	s := cluster(t, address(redis.Addr()))
-	hold(t, s, clients, fault{
+	expose(t, s, clients, fault{
 		name: "node killed", always: true, failing: true,
 		inject: func(t *testing.T) {
 			s.Nodes[0].Kill()

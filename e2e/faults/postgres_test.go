@@ -37,7 +37,7 @@ func TestPostgres(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	hold(t, s, clients, fault{
+	expose(t, s, clients, fault{
 		name: "killed", always: true, failing: true, unfit: "postgres",
 		inject: func(t *testing.T) {
 			server.Kill()
@@ -85,12 +85,12 @@ func TestPostgresNetwork(t *testing.T) {
 	}
 	t.Cleanup(proxy.Close)
 	s := cluster(t, postgresEngine("postgres://gyro@"+proxy.Addr()+"/postgres?sslmode=disable"))
-	hold(t, s, clients, fault{
+	expose(t, s, clients, fault{
 		name: "silent 1s", always: true, quiet: true,
 		inject: func(t *testing.T) {
-			proxy.Hold()
+			proxy.Freeze()
 			time.Sleep(time.Second)
-			proxy.Release()
+			proxy.Resume()
 		},
 	}, fault{
 		name: "reset 1s", always: true, failing: true,
@@ -133,7 +133,7 @@ func TestPostgresFailover(t *testing.T) {
 			}
 			dsn := fmt.Sprintf("postgres://gyro@127.0.0.1:%d,127.0.0.1:%d/postgres?target_session_attrs=read-write&sslmode=disable", primary.Port(), standby.Port())
 			s := cluster(t, postgresEngine(dsn))
-			hold(t, s, clients, fault{
+			expose(t, s, clients, fault{
 				name: "standby takes over", always: true, failing: true, mayMiss: !synchronous, unfit: "postgres",
 				inject: func(t *testing.T) {
 					primary.Kill()

@@ -192,7 +192,7 @@ func (p proxies) mishaps() []mishap {
 	}{
 		{"resets connections", 100 * time.Millisecond, (*rig.Proxy).Cut, func(*rig.Proxy) {}},
 		{"resets and refuses connections", 6 * time.Second, (*rig.Proxy).Down, (*rig.Proxy).Up},
-		{"goes silent", 8 * time.Second, (*rig.Proxy).Hold, (*rig.Proxy).Release},
+		{"goes silent", 8 * time.Second, (*rig.Proxy).Freeze, (*rig.Proxy).Resume},
 		{"loses what the connections of now carry", 100 * time.Millisecond, (*rig.Proxy).Mute, func(*rig.Proxy) {}},
 		{"delays everything by 200ms", 4 * time.Second, func(p *rig.Proxy) { p.Delay(200 * time.Millisecond) }, func(p *rig.Proxy) { p.Delay(0) }},
 	} {
@@ -219,12 +219,12 @@ func nodeMishaps(s *stand.Stand) []mishap {
 func redisWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
 	redis := redistest.Standalone(t, redistest.Options{Args: []string{
 		"--enable-debug-command", "yes", "--shutdown-on-sigterm", "save", "--repl-diskless-sync-delay", "0"}})
-	ways := newProxies(t, nodes, redis.Addr())
+	proxies := newProxies(t, nodes, redis.Addr())
 	s := randomStand(t, stand.Options{Nodes: nodes, Namespace: "stream", Env: func(i int) []string {
-		return []string{"GYRO_ENGINE_REDIS_ADDRESS=" + ways[i].Addr()}
+		return []string{"GYRO_ENGINE_REDIS_ADDRESS=" + proxies[i].Addr()}
 	}}, randomEngine(`"address": ["`+redis.Addr()+`"]`), patched())
 	redis.Do("SAVE")
-	return s, slices.Concat(nodeMishaps(s), ways.mishaps(), processMishaps(s, redis), refusals(redis), staleCopy(s, redis))
+	return s, slices.Concat(nodeMishaps(s), proxies.mishaps(), processMishaps(s, redis), refusals(redis), staleCopy(s, redis))
 }
 
 // processMishaps are those of a Redis process that keeps its data when it is told.
@@ -399,14 +399,14 @@ func failoverWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
 // natsWorld has a NATS server, a proxy between each node and it, and a Redis for presence.
 func natsWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
 	n := startNATS(t)
-	ways := newProxies(t, nodes, n.addr())
+	proxies := newProxies(t, nodes, n.addr())
 	redis := redistest.Standalone(t, redistest.Options{Args: []string{"--shutdown-on-sigterm", "save"}})
 	s := randomStand(t, stand.Options{Nodes: nodes, Namespace: "plain", AtMostOnce: true, Env: func(i int) []string {
-		return []string{"GYRO_BROKER_NATS_URL=nats://" + ways[i].Addr()}
+		return []string{"GYRO_BROKER_NATS_URL=nats://" + proxies[i].Addr()}
 	}}, `"broker": {"enabled": true, "type": "nats", "nats": {"url": "nats://`+n.addr()+`"}},
 		"presence_manager": {"enabled": true, "type": "redis", "redis": {"io_timeout": "`+ioTimeout.String()+`",
 			"start_timeout": "30s", "presence_ttl": "`+presenceTTL+`", "address": ["`+redis.Addr()+`"]}}`)
-	return s, slices.Concat(nodeMishaps(s)[:1], ways.mishaps(), []mishap{{
+	return s, slices.Concat(nodeMishaps(s)[:1], proxies.mishaps(), []mishap{{
 		name: "NATS is away", on: "nats", longest: 5 * time.Second,
 		begin: func(*testing.T, int) { n.stop() }, end: func(*testing.T, int) { n.start() },
 	}, {

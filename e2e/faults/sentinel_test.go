@@ -34,7 +34,7 @@ func TestSentinel(t *testing.T) {
 			},
 		})
 	}
-	hold(t, s, clients, faults...)
+	expose(t, s, clients, faults...)
 	t.Run("failover by command", func(t *testing.T) {
 		s.Use(t)
 		plannedFailover(t, s, redis)

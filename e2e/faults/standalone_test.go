@@ -24,7 +24,7 @@ func TestRedisProcess(t *testing.T) {
 			redis.Continue()
 		}
 	}
-	hold(t, s, clients, fault{
+	expose(t, s, clients, fault{
 		name: "killed, with data", always: true, failing: true, unfit: redis.Addr(),
 		inject: func(t *testing.T) {
 			redis.Kill()
@@ -74,9 +74,9 @@ func TestNetwork(t *testing.T) {
 	s := cluster(t, address(proxy.Addr()))
 	silent := func(d time.Duration) func(t *testing.T) {
 		return func(t *testing.T) {
-			proxy.Hold()
+			proxy.Freeze()
 			time.Sleep(d)
-			proxy.Release()
+			proxy.Resume()
 		}
 	}
 	broken := func(d time.Duration) func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestNetwork(t *testing.T) {
 			fault{name: "silent " + longestCut.String(), failing: true, unfit: proxy.Addr(), inject: silent(*longestCut)},
 			fault{name: "reset " + longestCut.String(), failing: true, unfit: proxy.Addr(), inject: broken(*longestCut)})
 	}
-	hold(t, s, clients, faults...)
+	expose(t, s, clients, faults...)
 }
 
 // TestRedisRefuses: one Redis runs, but refuses commands.
@@ -109,7 +109,7 @@ func TestRedisRefuses(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Standalone(t, redistest.Options{Args: []string{"--enable-debug-command", "yes"}})
 	s := cluster(t, address(redis.Addr()))
-	hold(t, s, clients, fault{
+	expose(t, s, clients, fault{
 		name: "CLIENT KILL of PUB/SUB", always: true, quiet: true, silence: 2 * time.Second,
 		inject: func(t *testing.T) { redis.Do("CLIENT", "KILL", "TYPE", "pubsub") },
 	}, fault{

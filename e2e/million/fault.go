@@ -53,7 +53,7 @@ const returnTime = 3 * time.Minute
 // Try publishes, causes the fault of the trial, waits until all clients are there and have all messages, and settles
 // the books.
 func (s *Stand) Try(ctx context.Context, t Trial) (*Outcome, error) {
-	before, err := s.Order(ctx, load.Order{Mark: true, Where: true, Apart: t.Apart})
+	before, err := s.Order(ctx, load.Order{Reset: true, Where: true, Apart: t.Apart})
 	if err != nil {
 		return nil, err
 	}

@@ -114,7 +114,7 @@ var connecting = Phase{Name: "connect", Title: "Connect all", Run: func(ctx cont
 		return &out.Section, err
 	}
 	spent := s.Measure().Since(before)
-	t, err := s.Order(ctx, load.Order{Latencies: true, Mark: true, Where: true})
+	t, err := s.Order(ctx, load.Order{Latencies: true, Reset: true, Where: true})
 	if err != nil {
 		return &out.Section, err
 	}

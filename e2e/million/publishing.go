@@ -131,7 +131,7 @@ type Step struct {
 
 // Step publishes for a time, waits until everything is delivered, and settles the books.
 func (s *Stand) Step(ctx context.Context, p Publication) (*Step, error) {
-	first, err := s.Order(ctx, load.Order{Mark: true})
+	first, err := s.Order(ctx, load.Order{Reset: true})
 	if err != nil {
 		return nil, err
 	}

@@ -160,7 +160,7 @@ func newFleet(s *stand, n int) (*fleet, error) {
 			return f, err
 		}
 		if len(f.clients)%handshakes == 0 || len(f.clients) == n {
-			if err := s.until("the first subscriptions", func() bool { return f.absent() == 0 }); err != nil {
+			if err := s.until("the first subscriptions", func() bool { return f.unsubscribed() == 0 }); err != nil {
 				return f, fmt.Errorf("%w; %s", err, f.describe())
 			}
 		}
@@ -170,7 +170,7 @@ func newFleet(s *stand, n int) (*fleet, error) {
 			return f, err
 		}
 	}
-	if err := s.until("the EventSources", func() bool { return f.absent() == 0 }); err != nil {
+	if err := s.until("the EventSources", func() bool { return f.unsubscribed() == 0 }); err != nil {
 		return f, fmt.Errorf("%w; %s", err, f.describe())
 	}
 	f.publish(ledgers)
@@ -283,8 +283,8 @@ func (f *fleet) stop() {
 	f.publishing.Wait()
 }
 
-// absent returns how many clients are not subscribed.
-func (f *fleet) absent() (n int) {
+// unsubscribed returns how many clients are not subscribed.
+func (f *fleet) unsubscribed() (n int) {
 	for _, c := range f.clients {
 		if !c.Subscribed() {
 			n++
@@ -308,13 +308,13 @@ func (f *fleet) describe() string {
 
 // acknowledged waits until so many more publications of each channel are acknowledged.
 func (f *fleet) acknowledged(more int64) error {
-	marks := make([]int64, len(f.publishers))
+	goals := make([]int64, len(f.publishers))
 	for i, p := range f.publishers {
-		marks[i] = p.Ledger.Acked.Load() + more
+		goals[i] = p.Ledger.Acked.Load() + more
 	}
 	return f.stand.until("publications that are acknowledged", func() bool {
 		for i, p := range f.publishers {
-			if p.Ledger.Acked.Load() < marks[i] {
+			if p.Ledger.Acked.Load() < goals[i] {
 				return false
 			}
 		}
@@ -338,15 +338,15 @@ func (f *fleet) caughtUp() error {
 
 // top waits until all clients have all acknowledged publications.
 func (f *fleet) top(what string) error {
-	marks := make(map[*account.Ledger]int64)
+	goals := make(map[*account.Ledger]int64)
 	for _, p := range f.publishers {
-		marks[p.Ledger] = p.Ledger.Acked.Load()
+		goals[p.Ledger] = p.Ledger.Acked.Load()
 	}
 	behind := 0
 	err := f.stand.until(what, func() bool {
 		behind = 0
 		for _, c := range f.clients {
-			if !c.Subscribed() || c.book.Reached() < marks[c.ledger] {
+			if !c.Subscribed() || c.book.Reached() < goals[c.ledger] {
 				behind++
 			}
 		}

@@ -160,7 +160,7 @@ const calm = 5 * time.Second
 func (r *run) do(s step) {
 	r.now = &row{step: s, begin: time.Now()}
 	r.rows = append(r.rows, r.now)
-	since := r.mark()
+	since := r.logSizes()
 	defer func() { // redistest may end the test
 		w := r.now
 		w.end = time.Now()

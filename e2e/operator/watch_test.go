@@ -247,14 +247,14 @@ func (w *watch) told(begin, end time.Time) (lines []string) {
 	return lines
 }
 
-// marks are how much each log had when a step began.
-type marks struct {
+// logSizes are the lengths of the logs when a step began.
+type logSizes struct {
 	nodes map[string]int64
 	front int
 }
 
-func (s *stand) mark() marks {
-	m := marks{nodes: make(map[string]int64), front: len(s.frontText())}
+func (s *stand) logSizes() logSizes {
+	m := logSizes{nodes: make(map[string]int64), front: len(s.frontText())}
 	for _, n := range s.nodes {
 		if info, err := os.Stat(n.log()); err == nil {
 			m.nodes[n.name] = info.Size()
@@ -265,8 +265,8 @@ func (s *stand) mark() marks {
 
 func (s *stand) frontText() string { return s.frontLog + s.front.Log() }
 
-// logged returns the warnings and errors that the logs have since a mark.
-func (s *stand) logged(since marks) (lines []string) {
+// logged returns the warnings and errors that the logs have got since.
+func (s *stand) logged(since logSizes) (lines []string) {
 	found := make(warnings)
 	for _, n := range s.nodes {
 		text, err := os.ReadFile(n.log())

@@ -248,7 +248,7 @@ func (w *world) during(d time.Duration) {
 	}{
 		{"cut", func(p *rig.Proxy, _ int) { p.Cut() }},
 		{"silent connections", func(p *rig.Proxy, _ int) { p.Mute() }},
-		{"stalled network", func(p *rig.Proxy, _ int) { p.Hold(); time.Sleep(rand.N(2 * time.Second)); p.Release() }},
+		{"stalled network", func(p *rig.Proxy, _ int) { p.Freeze(); time.Sleep(rand.N(2 * time.Second)); p.Resume() }},
 		{"slow network", func(p *rig.Proxy, _ int) {
 			p.Delay(rand.N(300 * time.Millisecond))
 			time.Sleep(time.Second)

@@ -63,8 +63,8 @@ type Book struct {
 	// free is the highest number that may be missing or come once more, since the server
 	// reported a gap.
 	free int64
-	// absent are the numbers below last that are in doubt and did not come yet.
-	absent map[int64]bool
+	// missing are the numbers below last that are in doubt and did not come yet.
+	missing map[int64]bool
 	// at is when the last publication came, or the span began.
 	at time.Time
 }
@@ -84,8 +84,8 @@ func (b *Book) Receive(n int64) {
 		b.skip(b.last+1, n)
 		b.last = n
 	case n <= b.free:
-	case b.absent[n]:
-		delete(b.absent, n)
+	case b.missing[n]:
+		delete(b.missing, n)
 	default:
 		b.counts.Duplicated++
 		b.Evidence(fmt.Sprintf("number %d came behind %d", n, b.last))
@@ -98,10 +98,10 @@ func (b *Book) skip(from, to int64) {
 	for n := from; n < to; n++ {
 		switch {
 		case b.Ledger.isDoubtful(n):
-			if b.absent == nil {
-				b.absent = make(map[int64]bool)
+			if b.missing == nil {
+				b.missing = make(map[int64]bool)
 			}
-			b.absent[n] = true
+			b.missing[n] = true
 		case n <= b.free || b.Lossy:
 			b.counts.Missed++
 		default:

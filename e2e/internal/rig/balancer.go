@@ -28,8 +28,8 @@ type balancer struct {
 	client   *http.Transport
 
 	mu       sync.Mutex
-	turns    map[string]int // how many requests there were, by method and path
-	sessions map[string]int // the turns of SockJS sessions
+	counts   map[string]int // how many requests there were, by method and path
+	sessions map[string]int // the numbers of SockJS sessions
 }
 
 // backend is a node that a balancer knows.
@@ -38,7 +38,7 @@ type backend struct{ addr, uid string }
 func newBalancer(nodes []*Server) (*balancer, error) {
 	b := &balancer{
 		client: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 64},
-		turns:  make(map[string]int), sessions: make(map[string]int),
+		counts: make(map[string]int), sessions: make(map[string]int),
 	}
 	for _, n := range nodes {
 		uid, err := n.uid()
@@ -113,7 +113,7 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // order returns the nodes; a request tries them in this order.
 func (b *balancer) order(r *http.Request, body []byte) []backend {
-	first := b.turn(r) % len(b.nodes)
+	first := b.next(r) % len(b.nodes)
 	list := slices.Concat(b.nodes[first:], b.nodes[:first])
 	var req protocol.EmulationRequest
 	switch {
@@ -136,20 +136,20 @@ func (b *balancer) order(r *http.Request, body []byte) []backend {
 	return list
 }
 
-// turn counts the requests of each kind, so that two clients of one kind that connect one after the
+// next counts the requests of each kind, so that two clients of one kind that connect one after the
 // other are on different nodes, whatever else is requested in between.
-func (b *balancer) turn(r *http.Request) int {
+func (b *balancer) next(r *http.Request) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	kind := r.Method + " " + r.URL.Path
 	if _, path, ok := strings.Cut(r.URL.Path, "/connection/sockjs/"); ok && strings.Count(path, "/") == 2 {
 		session := strings.Split(path, "/")[1] // after the number of a server that the client has made up
-		if turn, known := b.sessions[session]; known {
-			return turn
+		if n, known := b.sessions[session]; known {
+			return n
 		}
 		kind = "session"
-		b.sessions[session] = b.turns[kind]
+		b.sessions[session] = b.counts[kind]
 	}
-	b.turns[kind]++
-	return b.turns[kind] - 1
+	b.counts[kind]++
+	return b.counts[kind] - 1
 }

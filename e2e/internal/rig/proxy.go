@@ -49,16 +49,16 @@ func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 // WS is the address of the server's WebSocket endpoint as seen through the proxy.
 func (p *Proxy) WS() string { return "ws://" + p.Addr() + "/connection/websocket" }
 
-// Hold keeps back all bytes and the ends of all connections, present and new ones, like a network
-// that has gone silent. Release passes everything on, as TCP does when the network is back.
-func (p *Proxy) Hold() {
+// Freeze keeps back all bytes and the ends of all connections, present and new ones, like a network
+// that has gone silent. Resume passes everything on, as TCP does when the network is back.
+func (p *Proxy) Freeze() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.open = make(chan struct{})
 }
 
-// Release ends Hold.
-func (p *Proxy) Release() {
+// Resume ends Freeze.
+func (p *Proxy) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {
@@ -95,7 +95,7 @@ func (p *Proxy) Sent() int64 { return p.sent.Load() }
 func (p *Proxy) Close() {
 	_ = p.listener.Close() // nothing can be done about it
 	p.Down()
-	p.Release()
+	p.Resume()
 }
 
 func (p *Proxy) accept() {

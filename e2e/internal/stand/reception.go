@@ -166,11 +166,11 @@ func (s *Stand) enter(addr, ch string, node int) *visitor {
 // present waits, at most for the limit, until all nodes list exactly the guests of each room, and returns the remaining
 // faults. The caller has locked s.still.
 func (s *Stand) present(limit time.Duration) (wrong []string) {
-	wait.Within(limit, func() bool { wrong = s.absentees(); return len(wrong) == 0 })
+	wait.Within(limit, func() bool { wrong = s.missingGuests(); return len(wrong) == 0 })
 	return wrong
 }
 
-func (s *Stand) absentees() (wrong []string) {
+func (s *Stand) missingGuests() (wrong []string) {
 	for i := range rooms {
 		for n, node := range s.Nodes {
 			var result struct{ Presence map[string]struct{} }

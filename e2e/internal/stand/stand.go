@@ -383,17 +383,17 @@ func (s *Stand) state() string {
 // caughtUp waits until every subscriber has the number that is acknowledged next, or a later one.
 func (s *Stand) caughtUp(what string) {
 	s.tb.Helper()
-	marks := make([]int64, len(s.publishers))
+	goals := make([]int64, len(s.publishers))
 	for i, p := range s.publishers {
-		marks[i] = p.Ledger.Acked.Load() + 1
+		goals[i] = p.Ledger.Acked.Load() + 1
 	}
 	s.await(what, func() bool {
 		for i, p := range s.publishers {
-			if p.Ledger.Acked.Load() < marks[i] {
+			if p.Ledger.Acked.Load() < goals[i] {
 				return false
 			}
 			for _, b := range s.books[i] {
-				if b.Reached() < marks[i] {
+				if b.Reached() < goals[i] {
 					return false
 				}
 			}

@@ -40,10 +40,10 @@ type Order struct {
 	// Issued are channels and how many messages each had so far. Messages that subscribers do not have are entered as
 	// lost.
 	Issued [][2]uint64 `json:",omitempty"`
-	// Mark forgets the latencies so far; Latencies asks for them.
-	Mark      bool `json:",omitempty"`
+	// Reset forgets the latencies so far; Latencies asks for them.
+	Reset     bool `json:",omitempty"`
 	Latencies bool `json:",omitempty"`
-	// Apart are the channels whose deliveries are recorded apart from the others, from Mark on.
+	// Apart are the channels whose deliveries are recorded apart from the others, from Reset on.
 	Apart []plan.Channel `json:",omitempty"`
 	// Where asks how many connections are on each node.
 	Where bool `json:",omitempty"`

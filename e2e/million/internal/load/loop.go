@@ -159,7 +159,7 @@ func (l *loop) obey(o *Order) *Report {
 	if o.Latencies {
 		r.Delivery, r.Apart, r.Joining, r.Return = l.delivery.Export(), l.apart.Export(), l.joining.Export(), l.back.Export()
 	}
-	if o.Mark {
+	if o.Reset {
 		l.delivery.Reset()
 		l.apart.Reset()
 		l.setApart(o.Apart)

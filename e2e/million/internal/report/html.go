@@ -29,8 +29,8 @@ type chart struct {
 	Title  string
 	X, Y   string // titles of the axes
 	Lines  []line
-	Phases []mark // where phases begin, on the axis of time
-	Log    bool   // the vertical axis is logarithmic
+	Phases []phaseStart // where phases begin, on the axis of time
+	Log    bool         // the vertical axis is logarithmic
 
 	right, top float64
 	low        float64 // of a logarithmic axis
@@ -41,7 +41,7 @@ type line struct {
 	Points []Point
 }
 
-type mark struct {
+type phaseStart struct {
 	At   float64
 	Name string
 }
@@ -56,10 +56,10 @@ const (
 func (r *Report) charts() []chart {
 	var list []chart
 	if len(r.Samples) > 1 {
-		var phases []mark
+		var phases []phaseStart
 		for i, s := range r.Samples {
 			if i == 0 || s.Phase != r.Samples[i-1].Phase {
-				phases = append(phases, mark{s.At, s.Phase})
+				phases = append(phases, phaseStart{s.At, s.Phase})
 			}
 		}
 		over := func(title, unit string, names []string, values func(Sample) []float64) {
