@@ -42,25 +42,13 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("PEBBLE_VA_NOSLEEP", "1"); err != nil {
 		panic(err)
 	}
-	code := m.Run()
-	rig.Clean()
-	os.Exit(code)
-}
-
-// freePort returns a port that was free a moment ago.
-func freePort(t *testing.T) int {
-	t.Helper()
-	port, err := rig.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
+	os.Exit(rig.Run(m))
 }
 
 // startDNS runs a name server that knows every host: it is 127.0.0.1.
 func startDNS(t *testing.T) (addr string) {
 	t.Helper()
-	addr = fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	addr = fmt.Sprintf("127.0.0.1:%d", rig.Port(t))
 	s, err := challtestsrv.New(challtestsrv.Config{Log: log.New(io.Discard, "", 0), DNSAddrs: []string{addr}})
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +163,7 @@ func TestIssuance(t *testing.T) {
 	for name, byHTTP := range map[string]bool{"tls-alpn-01": false, "http-01": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			port, httpPort, nobody := freePort(t), freePort(t), freePort(t)
+			port, httpPort, nobody := rig.Port(t), rig.Port(t), rig.Port(t)
 			autocert := map[string]any{"host_whitelist": []string{host}, "server_name": host}
 			tlsPort := port
 			if byHTTP {
@@ -221,8 +209,8 @@ func TestIssuance(t *testing.T) {
 // TestRefused: what the authority refuses is in the log, and other hosts are not affected.
 func TestRefused(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
-	s := startServer(t, startAuthority(t, 3600, port, freePort(t)), port, t.TempDir(), map[string]any{"host_whitelist": []string{"rt.example", "blocked.example"}})
+	port := rig.Port(t)
+	s := startServer(t, startAuthority(t, 3600, port, rig.Port(t)), port, t.TempDir(), map[string]any{"host_whitelist": []string{"rt.example", "blocked.example"}})
 	wait.Until(t, "the certificate of the other host", func() bool { return s.serial("rt.example") != "" })
 	wait.Until(t, "the line in the log", func() bool {
 		return strings.Contains(s.Log(), "no certificate could be obtained by ACME") && strings.Contains(s.Log(), `"host":"blocked.example"`)

@@ -93,10 +93,8 @@ func (f *fleet) config() string {
 // launch starts the process of a node.
 func (f *fleet) launch(i int) {
 	f.tb.Helper()
-	port, err := rig.FreePort()
-	if err != nil {
-		f.tb.Fatal(err)
-	}
+	var err error
+	port := rig.Port(f.tb)
 	env := []string{"GOMAXPROCS=1", "GYRO_NODE_NAME=node-" + strconv.Itoa(i)}
 	if f.nodes[i], err = rig.Launch(port, []string{"-c", f.file, "-p", strconv.Itoa(port)}, env); err != nil {
 		f.tb.Fatal(err)

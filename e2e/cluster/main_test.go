@@ -31,7 +31,5 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	code := m.Run()
-	rig.Clean()
-	os.Exit(code)
+	os.Exit(rig.Run(m))
 }

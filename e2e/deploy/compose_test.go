@@ -13,16 +13,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 const folder = "../../deploy/compose"
-
-// patience bounds every wait.
-const patience = wait.Limit
 
 func read(t *testing.T, name string) string {
 	t.Helper()
@@ -36,21 +32,10 @@ func read(t *testing.T, name string) string {
 // api calls a method at an address.
 func (s *stand) api(address, method string, params, result any) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 	defer cancel()
 	if err := (&rig.Server{Addr: address}).API(ctx, method, params, result); err != nil {
 		s.t.Fatal(err)
-	}
-}
-
-func next[T any](t *testing.T, what string, events <-chan T) T {
-	t.Helper()
-	select {
-	case e := <-events:
-		return e
-	case <-time.After(patience):
-		t.Fatalf("no event within %v: %s", patience, what)
-		panic("unreachable")
 	}
 }
 
@@ -100,7 +85,7 @@ func TestCompose(t *testing.T) {
 	for n := 1; n <= 5; n++ {
 		publish(n)
 		for _, c := range []*client{left, right} {
-			if got := next(t, "publication", c.publications); got != n {
+			if got := wait.Receive(t, "publication", c.publications); got != n {
 				t.Fatalf("got %d, want %d", got, n)
 			}
 		}
@@ -116,7 +101,7 @@ func TestCompose(t *testing.T) {
 	}
 	for n := 6; n <= 10; n++ {
 		for _, c := range []*client{left, right} {
-			if got := next(t, "publication", c.publications); got != n {
+			if got := wait.Receive(t, "publication", c.publications); got != n {
 				t.Fatalf("got %d, want %d", got, n)
 			}
 		}
@@ -149,7 +134,7 @@ func TestPrometheus(t *testing.T) {
 	s := start(t, compose)
 	c := s.connect("ann", "chat:a")
 	s.api(s.private, "publish", map[string]any{"channel": "chat:a", "data": map[string]int{"n": 1}}, nil)
-	next(t, "publication", c.publications)
+	wait.Receive(t, "publication", c.publications)
 	for i := range s.nodes {
 		for _, want := range []string{
 			"gyro_node_ready 1", "gyro_node_num_nodes 2", `gyro_broker_delivers{broker_name="",shard="0"} 1`,

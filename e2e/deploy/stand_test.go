@@ -18,6 +18,7 @@ import (
 
 	"github.com/gyrohq/gyro/e2e/internal/account"
 	"github.com/gyrohq/gyro/e2e/internal/rig"
+	"github.com/gyrohq/gyro/gyrotest/porttest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
@@ -42,19 +43,10 @@ type stand struct {
 	cert, key string
 }
 
-func port(t *testing.T) int {
-	t.Helper()
-	p, err := rig.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
-
 // start starts the nodes with the configuration of deploy/compose, and a load balancer with its own.
 func start(t *testing.T, b *balancer, env ...string) *stand {
 	t.Helper()
-	s := &stand{t: t, balancer: b, dir: t.TempDir(), clients: port(t), backends: port(t)}
+	s := &stand{t: t, balancer: b, dir: t.TempDir(), clients: rig.Port(t), backends: rig.Port(t)}
 	program := b.find(t)
 	redis, err := rig.StartRedis(s.dir)
 	if err != nil {
@@ -74,7 +66,7 @@ func start(t *testing.T, b *balancer, env ...string) *stand {
 		s.internal = append(s.internal, net.JoinHostPort(hosts[i], strconv.Itoa(s.backends)))
 		s.nodes = append(s.nodes, s.run(i))
 	}
-	s.public, s.private = fmt.Sprintf("127.0.0.1:%d", port(t)), fmt.Sprintf("127.0.0.1:%d", port(t))
+	s.public, s.private = porttest.Address(t), porttest.Address(t)
 	s.balance(program)
 	return s
 }
@@ -167,7 +159,7 @@ func (s *stand) connect(user, channel string) *client {
 	if err := sub.Subscribe(); err != nil {
 		s.t.Fatal(err)
 	}
-	next(s.t, "subscribed", c.subscribed)
+	wait.Receive(s.t, "subscribed", c.subscribed)
 	c.Away(time.Now(), true) // the first connection does not count
 	return c
 }

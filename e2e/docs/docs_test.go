@@ -17,9 +17,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	rig.Clean()
-	os.Exit(code)
+	os.Exit(rig.Run(m))
 }
 
 // pages are the files of the documentation.

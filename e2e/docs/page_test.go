@@ -65,11 +65,7 @@ func newPage(t *testing.T) *page {
 	t.Helper()
 	p := &page{T: t, dir: t.TempDir(), ports: map[string]string{}, running: map[string]*process{}}
 	for _, port := range []string{gyroPort, "8443", "9000", "3000", "3001", "4318", "6379", "10000"} {
-		free, err := rig.FreePort()
-		if err != nil {
-			t.Fatal(err)
-		}
-		p.ports[port] = fmt.Sprint(free)
+		p.ports[port] = fmt.Sprint(rig.Port(t))
 	}
 	root := absolute(t, repository)
 	gyro, err := rig.Binary()

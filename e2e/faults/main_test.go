@@ -45,8 +45,7 @@ func TestMain(m *testing.M) {
 	// The clusters wait more than they compute: run several at a time. The flag exists, so this
 	// cannot fail.
 	_ = flag.Set("test.parallel", "4")
-	code := m.Run()
-	rig.Clean()
+	code := rig.Run(m)
 	fmt.Print(table.String())
 	os.Exit(code)
 }

@@ -21,10 +21,7 @@ func launch(t *testing.T, config string) *rig.Server {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	port, err := rig.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := rig.Port(t)
 	node, err := rig.Launch(port, []string{"-c", file, "-p", itoa(port)}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 	"github.com/gyrohq/gyro/e2e/internal/rig"
+	"github.com/gyrohq/gyro/gyrotest/porttest"
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
@@ -166,11 +167,7 @@ func TestStart(t *testing.T) {
 	t.Parallel()
 	const secret = "correct-horse"
 	redis := redistest.Standalone(t, redistest.Options{Password: secret})
-	port, err := rig.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	nobody := "127.0.0.1:" + itoa(port)
+	nobody := porttest.Address(t)
 	for name, test := range map[string]struct {
 		engine string
 		want   []string

@@ -8,6 +8,7 @@ import (
 	"github.com/centrifugal/centrifuge-go"
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 func publish(s sdk) {
@@ -18,7 +19,7 @@ func publish(s sdk) {
 	_, err := a.Publish(s.context(), []byte(`{"n":1}`))
 	s.must(err)
 	for _, receiver := range []*sub{a, b} {
-		pub := next(s, "client's publication", receiver.publications)
+		pub := wait.Receive(s, "client's publication", receiver.publications)
 		s.equal("data", string(pub.Data), `{"n":1}`)
 		s.equal("publisher", pub.Info.User, alice.user)
 		s.equal("offset", pub.Offset, 1)
@@ -26,7 +27,7 @@ func publish(s sdk) {
 
 	s.api("publish", object{"channel": channel, "data": object{"n": 2}, "tags": object{"lang": "en"}})
 	for _, receiver := range []*sub{a, b} {
-		pub := next(s, "publication of the API", receiver.publications)
+		pub := wait.Receive(s, "publication of the API", receiver.publications)
 		s.equal("data", string(pub.Data), `{"n":2}`)
 		s.equal("tags", pub.Tags, map[string]string{"lang": "en"})
 		s.equal("publisher", pub.Info == nil, true)
@@ -63,18 +64,18 @@ func joinLeave(s sdk) {
 	channel := unique("room:")
 	alice, bob := s.connect(centrifuge.Config{}), s.connect(centrifuge.Config{})
 	a := alice.subscribe(channel, centrifuge.SubscriptionConfig{JoinLeave: true})
-	s.equal("own join", next(s, "join", a.joins).User, alice.user)
+	s.equal("own join", wait.Receive(s, "join", a.joins).User, alice.user)
 	b := bob.subscribe(channel, centrifuge.SubscriptionConfig{}) // does not ask for them
-	s.equal("join", next(s, "join", a.joins).User, bob.user)
+	s.equal("join", wait.Receive(s, "join", a.joins).User, bob.user)
 	s.must(b.Unsubscribe())
-	s.equal("leave after unsubscribe", next(s, "leave", a.leaves).User, bob.user)
+	s.equal("leave after unsubscribe", wait.Receive(s, "leave", a.leaves).User, bob.user)
 	s.must(b.Subscribe())
-	s.equal("join", next(s, "join", a.joins).User, bob.user)
+	s.equal("join", wait.Receive(s, "join", a.joins).User, bob.user)
 	s.publish(channel, 1)
-	next(s, "publication", b.publications)
+	wait.Receive(s, "publication", b.publications)
 	none(s, "join without asking", b.joins)
 	s.must(bob.Disconnect())
-	s.equal("leave after disconnect", next(s, "leave", a.leaves).User, bob.user)
+	s.equal("leave after disconnect", wait.Receive(s, "leave", a.leaves).User, bob.user)
 }
 
 func history(s sdk) {
@@ -120,12 +121,12 @@ func manySubscriptions(s sdk) {
 	c.open()
 	channels := make([]string, n)
 	for i, sub := range subs {
-		next(s, "subscribed", sub.subscribed)
+		wait.Receive(s, "subscribed", sub.subscribed)
 		channels[i] = sub.Channel
 	}
 	s.api("broadcast", object{"channels": channels, "data": object{"n": 7}})
 	for _, sub := range subs {
-		s.equal("broadcast", s.number(next(s, "publication", sub.publications).Data), 7)
+		s.equal("broadcast", s.number(wait.Receive(s, "publication", sub.publications).Data), 7)
 	}
 }
 
@@ -148,7 +149,7 @@ func deltas(s sdk) {
 				Text string
 				Odd  bool
 			}
-			s.must(json.Unmarshal(next(s, "publication", sub.publications).Data, &got))
+			s.must(json.Unmarshal(wait.Receive(s, "publication", sub.publications).Data, &got))
 			s.equal("n", got.N, n)
 			s.equal("text", got.Text, filler+"ünïcode 🚀")
 			s.equal("odd", got.Odd, n%3 == 0)
@@ -179,10 +180,10 @@ func tagsFilter(s sdk) {
 		s.api("publish", object{"channel": channel, "data": object{"n": n}, "tags": tags})
 	}
 	for _, want := range []int{1, 3, 5} {
-		s.equal("publication", s.number(next(s, "publication", matching.publications).Data), want)
+		s.equal("publication", s.number(wait.Receive(s, "publication", matching.publications).Data), want)
 	}
 	refused := c.subscription(unique("room:"), centrifuge.SubscriptionConfig{TagsFilter: filter})
-	s.equal("filter where none is allowed", next(s, "unsubscribed", refused.unsubscribed).Code, 107)
+	s.equal("filter where none is allowed", wait.Receive(s, "unsubscribed", refused.unsubscribed).Code, 107)
 }
 
 func privateChannel(s sdk) {
@@ -194,34 +195,34 @@ func privateChannel(s sdk) {
 		}
 	}
 	private := c.subscription(channel, centrifuge.SubscriptionConfig{GetToken: signed(c.user, channel)})
-	s.equal("data", string(next(s, "subscribed", private.subscribed).Data), `{"hello":1}`)
+	s.equal("data", string(wait.Receive(s, "subscribed", private.subscribed).Data), `{"hello":1}`)
 	_, err := private.Publish(s.context(), []byte(`{"n":1}`))
 	s.must(err)
-	s.equal("channel info", string(next(s, "publication", private.publications).Info.ChanInfo), `{"seat":4}`)
+	s.equal("channel info", string(wait.Receive(s, "publication", private.publications).Info.ChanInfo), `{"seat":4}`)
 
 	noToken := c.subscription(unique("$room:"), centrifuge.SubscriptionConfig{})
-	s.equal("no token", next(s, "unsubscribed", noToken.unsubscribed).Code, 103)
+	s.equal("no token", wait.Receive(s, "unsubscribed", noToken.unsubscribed).Code, 103)
 	invalid := c.subscription(unique("$room:"), centrifuge.SubscriptionConfig{Token: "eyJhbGciOiJub25lIn0.e30."})
-	s.equal("invalid token", next(s, "unsubscribed", invalid.unsubscribed).Code, 103)
+	s.equal("invalid token", wait.Receive(s, "unsubscribed", invalid.unsubscribed).Code, 103)
 
 	c.subscription(unique("$room:"), centrifuge.SubscriptionConfig{GetToken: signed("someone else", channel)})
-	s.equal("token of another", next(s, "disconnected", c.disconnected).Code, 3500)
+	s.equal("token of another", wait.Receive(s, "disconnected", c.disconnected).Code, 3500)
 }
 
 func userLimited(s sdk) {
 	c := s.connect(centrifuge.Config{})
 	own := c.subscribe(unique("user:dm")+"#someone,"+c.user, centrifuge.SubscriptionConfig{})
 	s.publish(own.Channel, 5)
-	s.equal("publication", s.number(next(s, "publication", own.publications).Data), 5)
+	s.equal("publication", s.number(wait.Receive(s, "publication", own.publications).Data), 5)
 	other := c.subscription(unique("user:dm")+"#someone,"+c.user+"x", centrifuge.SubscriptionConfig{})
-	s.equal("not listed", next(s, "unsubscribed", other.unsubscribed).Code, 103)
+	s.equal("not listed", wait.Receive(s, "unsubscribed", other.unsubscribed).Code, 103)
 }
 
 func channelErrors(s sdk) {
 	c := s.connect(centrifuge.Config{})
 	refusal := func(channel string) centrifuge.UnsubscribedEvent {
 		s.Helper()
-		return next(s, "unsubscribed", c.subscription(channel, centrifuge.SubscriptionConfig{}).unsubscribed)
+		return wait.Receive(s, "unsubscribed", c.subscription(channel, centrifuge.SubscriptionConfig{}).unsubscribed)
 	}
 	s.equal("unknown namespace", refusal("nowhere:x"), centrifuge.UnsubscribedEvent{Code: 102, Reason: "unknown channel"})
 	s.equal("forbidden", refusal("closed:x"), centrifuge.UnsubscribedEvent{Code: 103, Reason: "permission denied"})

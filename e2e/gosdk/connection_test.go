@@ -7,6 +7,7 @@ import (
 	"github.com/centrifugal/centrifuge-go"
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 func connect(s sdk) {
@@ -25,13 +26,13 @@ func refusedTokens(s sdk) {
 	} {
 		c := s.client(servers.Main.WS(), centrifuge.Config{Token: tok})
 		c.dial()
-		s.equal(name, next(s, "disconnected", c.disconnected), centrifuge.DisconnectedEvent{Code: 3500, Reason: "invalid token"})
+		s.equal(name, wait.Receive(s, "disconnected", c.disconnected), centrifuge.DisconnectedEvent{Code: 3500, Reason: "invalid token"})
 	}
 	c := s.client(servers.Main.WS(), centrifuge.Config{Token: rig.Token(object{"sub": "x", "exp": in(-time.Minute)})})
 	c.dial()
 	// The server answers with 109, and the SDK has no function to get another token.
 	var missing centrifuge.ConfigurationError
-	for !errors.As(next(s, "error about the missing callback", c.errors), &missing) {
+	for !errors.As(wait.Receive(s, "error about the missing callback", c.errors), &missing) {
 	}
 	s.must(c.Disconnect())
 }
@@ -56,7 +57,7 @@ func refresh(s sdk) {
 		return rig.Token(object{"sub": "x", "exp": in(2 * time.Second)}), nil
 	}})
 	for range 3 { // the initial one and two refreshes
-		next(s, "request for a token", asked)
+		wait.Receive(s, "request for a token", asked)
 	}
 	_, err := c.RPC(s.context(), "x", []byte(`{}`)) // still answered
 	s.hasCode(err, 108)
@@ -74,10 +75,10 @@ func subRefresh(s sdk) {
 		},
 	})
 	for range 3 {
-		next(s, "request for a token", asked)
+		wait.Receive(s, "request for a token", asked)
 	}
 	s.publish(channel, 1)
-	next(s, "publication", sub.publications)
+	wait.Receive(s, "publication", sub.publications)
 	none(s, "resubscribe", sub.subscribing)
 }
 
@@ -102,21 +103,21 @@ func subExpired(s sdk) {
 			return rig.Token(object{"sub": c.user, "channel": channel, "exp": in(lifetime)}), nil
 		},
 	})
-	e := next(s, "subscribing", sub.subscribing)
+	e := wait.Receive(s, "subscribing", sub.subscribing)
 	s.equal("reason", e, centrifuge.SubscribingEvent{Code: 2501, Reason: "subscription expired"})
 	close(expired)
-	next(s, "subscribed again", sub.subscribed)
+	wait.Receive(s, "subscribed again", sub.subscribed)
 	none(s, "reconnect", c.connecting)
 }
 
 func terminalDisconnect(s sdk) {
 	c := s.connect(centrifuge.Config{})
 	s.api("disconnect", object{"user": c.user})
-	s.equal("event", next(s, "disconnected", c.disconnected), centrifuge.DisconnectedEvent{Code: 3503, Reason: "force disconnect"})
+	s.equal("event", wait.Receive(s, "disconnected", c.disconnected), centrifuge.DisconnectedEvent{Code: 3503, Reason: "force disconnect"})
 	s.equal("state", c.State(), centrifuge.StateDisconnected)
 	c.open()
 	s.api("disconnect", object{"user": c.user, "disconnect": object{"code": 4777, "reason": "go away"}})
-	s.equal("custom", next(s, "disconnected", c.disconnected), centrifuge.DisconnectedEvent{Code: 4777, Reason: "go away"})
+	s.equal("custom", wait.Receive(s, "disconnected", c.disconnected), centrifuge.DisconnectedEvent{Code: 4777, Reason: "go away"})
 }
 
 // pings stays connected over several pings, which a token refresh after them proves: without pongs
@@ -124,15 +125,15 @@ func terminalDisconnect(s sdk) {
 func pings(s sdk) {
 	asked := make(chan struct{}, many)
 	c := s.client(servers.Brisk.WS(), centrifuge.Config{
-		MaxServerPingDelay: patience,
+		MaxServerPingDelay: wait.Limit,
 		GetToken: func(centrifuge.ConnectionTokenEvent) (string, error) {
 			asked <- struct{}{}
 			return rig.Token(object{"sub": "x", "exp": in(6 * time.Second)}), nil
 		},
 	})
 	c.open()
-	next(s, "request for a token", asked)
-	next(s, "request for a fresh token", asked)
+	wait.Receive(s, "request for a token", asked)
+	wait.Receive(s, "request for a fresh token", asked)
 	none(s, "reconnect", c.connecting)
 }
 
@@ -143,19 +144,19 @@ func silence(s sdk) {
 	watcher := s.client(servers.Brisk.WS(), centrifuge.Config{})
 	watch := watcher.subscription(channel, centrifuge.SubscriptionConfig{JoinLeave: true})
 	watcher.open()
-	next(s, "subscribed", watch.subscribed)
-	next(s, "own join", watch.joins)
+	wait.Receive(s, "subscribed", watch.subscribed)
+	wait.Receive(s, "own join", watch.joins)
 
 	c := s.client(proxy.WS(), centrifuge.Config{MaxServerPingDelay: 500 * time.Millisecond})
 	quiet := c.subscription(channel, centrifuge.SubscriptionConfig{})
 	first := c.open().ClientID
-	next(s, "subscribed", quiet.subscribed)
-	next(s, "join", watch.joins)
+	wait.Receive(s, "subscribed", quiet.subscribed)
+	wait.Receive(s, "join", watch.joins)
 	proxy.Mute()
-	s.equal("the client misses pings", next(s, "connecting", c.connecting).Code, 2)
-	s.equal("the server misses pongs", next(s, "leave", watch.leaves).Client, first)
-	next(s, "reconnected", c.connected)
-	next(s, "subscribed again", quiet.subscribed)
+	s.equal("the client misses pings", wait.Receive(s, "connecting", c.connecting).Code, 2)
+	s.equal("the server misses pongs", wait.Receive(s, "leave", watch.leaves).Client, first)
+	wait.Receive(s, "reconnected", c.connected)
+	wait.Receive(s, "subscribed again", quiet.subscribed)
 }
 
 func rpc(s sdk) {
@@ -166,13 +167,13 @@ func rpc(s sdk) {
 	s.equal("result", string(res.Data), `{"text":"HELLO"}`)
 	_, err = c.RPC(s.context(), "push", []byte(`{"n":1}`))
 	s.must(err)
-	s.equal("message", string(next(s, "message", c.messages)), `{"n":1}`)
+	s.equal("message", string(wait.Receive(s, "message", c.messages)), `{"n":1}`)
 	s.must(c.Send(s.context(), []byte(`{"n":2}`)))
-	s.equal("echo", string(next(s, "message", c.messages)), `{"n":2}`)
+	s.equal("echo", string(wait.Receive(s, "message", c.messages)), `{"n":2}`)
 	_, err = c.RPC(s.context(), "fail", []byte(`{}`))
 	s.hasCode(err, 1000)
 	_, err = c.RPC(s.context(), "unknown", []byte(`{}`))
 	s.hasCode(err, 104)
 	go c.RPC(s.context(), "bye", []byte(`{}`)) // the connection ends instead of an answer
-	s.equal("disconnect", next(s, "disconnected", c.disconnected), centrifuge.DisconnectedEvent{Code: 4501, Reason: "bye"})
+	s.equal("disconnect", wait.Receive(s, "disconnected", c.disconnected), centrifuge.DisconnectedEvent{Code: 4501, Reason: "bye"})
 }

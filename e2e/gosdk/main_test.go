@@ -20,9 +20,6 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// patience bounds every wait for an event; only a fault takes as long.
-const patience = wait.Limit
-
 // servers are what all scenarios run against.
 var servers *rig.Rig
 
@@ -99,7 +96,7 @@ func (s sdk) client(url string, cfg centrifuge.Config) *conn {
 		cfg.Token = rig.Token(map[string]any{"sub": c.user})
 	}
 	cfg.MinReconnectDelay, cfg.MaxReconnectDelay = 5*time.Millisecond, 50*time.Millisecond
-	cfg.HandshakeTimeout, cfg.ReadTimeout, cfg.WriteTimeout = patience, patience, patience
+	cfg.HandshakeTimeout, cfg.ReadTimeout, cfg.WriteTimeout = wait.Limit, wait.Limit, wait.Limit
 	if s.protobuf {
 		c.Client = centrifuge.NewProtobufClient(url, cfg)
 	} else {
@@ -129,14 +126,14 @@ func (s sdk) connect(cfg centrifuge.Config) *conn {
 func (c *conn) open() centrifuge.ConnectedEvent {
 	c.s.Helper()
 	c.dial()
-	return next(c.s, "connected", c.connected)
+	return wait.Receive(c.s, "connected", c.connected)
 }
 
 // dial connects without waiting for the outcome.
 func (c *conn) dial() {
 	c.s.Helper()
 	c.s.must(c.Connect())
-	next(c.s, "connecting", c.connecting)
+	wait.Receive(c.s, "connecting", c.connecting)
 }
 
 // sub is a subscription and its events.
@@ -177,7 +174,7 @@ func (c *conn) subscription(channel string, cfg centrifuge.SubscriptionConfig) *
 	s.OnLeave(func(e centrifuge.LeaveEvent) { s.leaves <- e })
 	s.OnError(func(e centrifuge.SubscriptionErrorEvent) { s.errors <- e.Error })
 	c.s.must(s.Subscribe())
-	next(c.s, "subscribing", s.subscribing)
+	wait.Receive(c.s, "subscribing", s.subscribing)
 	return s
 }
 
@@ -185,20 +182,8 @@ func (c *conn) subscription(channel string, cfg centrifuge.SubscriptionConfig) *
 func (c *conn) subscribe(channel string, cfg centrifuge.SubscriptionConfig) *sub {
 	c.s.Helper()
 	s := c.subscription(channel, cfg)
-	next(c.s, "subscribed to "+channel, s.subscribed)
+	wait.Receive(c.s, "subscribed to "+channel, s.subscribed)
 	return s
-}
-
-// next waits for an event.
-func next[T any](t testing.TB, what string, events <-chan T) T {
-	t.Helper()
-	select {
-	case e := <-events:
-		return e
-	case <-time.After(patience):
-		t.Fatalf("no event within %v: %s", patience, what)
-		panic("unreachable")
-	}
 }
 
 // none asserts that no event has come so far. Call it after an event that the server sends later
@@ -220,7 +205,7 @@ func (s sdk) must(err error) {
 }
 
 func (s sdk) context() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 	s.Cleanup(cancel)
 	return ctx
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/centrifugal/centrifuge-go"
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
+	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
 // rounds is how often a connection is lost in the recovery scenarios.
@@ -45,7 +46,7 @@ func (s sdk) startPublishing(channel string) *publisher {
 // more waits until k further publications have been made.
 func (p *publisher) more(k int) {
 	p.s.Helper()
-	for target := int(p.count.Load()) + k; next(p.s, "publish", p.published) < target; {
+	for target := int(p.count.Load()) + k; wait.Receive(p.s, "publish", p.published) < target; {
 	}
 }
 
@@ -64,7 +65,7 @@ func (p *publisher) finish() int {
 func (s sdk) exactly(n int, publications <-chan centrifuge.PublicationEvent) {
 	s.Helper()
 	for want := 1; want <= n; want++ {
-		pub := next(s, "publication", publications)
+		pub := wait.Receive(s, "publication", publications)
 		if got := s.number(pub.Data); got != want || pub.Offset != uint64(want) {
 			s.Fatalf("got publication %d at offset %d, want %d of %d", got, pub.Offset, want, n)
 		}
@@ -78,7 +79,7 @@ func recoverCuts(s sdk) {
 	c := s.client(proxy.WS(), centrifuge.Config{})
 	sub := c.subscription(channel, centrifuge.SubscriptionConfig{})
 	c.open()
-	first := next(s, "subscribed", sub.subscribed)
+	first := wait.Receive(s, "subscribed", sub.subscribed)
 	s.equal("recoverable and positioned", []bool{first.Recoverable, first.Positioned, first.WasRecovering}, []bool{true, true, false})
 
 	p := s.startPublishing(channel)
@@ -91,7 +92,7 @@ func recoverCuts(s sdk) {
 		} else {
 			proxy.Cut() // back at once, amid publications
 		}
-		e := next(s, "subscribed again", sub.subscribed)
+		e := wait.Receive(s, "subscribed again", sub.subscribed)
 		s.equal("was recovering and recovered", []bool{e.WasRecovering, e.Recovered}, []bool{true, true})
 	}
 	s.exactly(p.finish(), sub.publications)
@@ -105,8 +106,8 @@ func recoverDisconnect(s sdk) {
 	for range rounds {
 		p.more(3)
 		s.api("disconnect", object{"user": c.user, "disconnect": object{"code": 4100, "reason": "come back"}})
-		s.equal("code", next(s, "connecting", c.connecting).Code, 4100)
-		e := next(s, "subscribed again", sub.subscribed)
+		s.equal("code", wait.Receive(s, "connecting", c.connecting).Code, 4100)
+		e := wait.Receive(s, "subscribed again", sub.subscribed)
 		s.equal("was recovering and recovered", []bool{e.WasRecovering, e.Recovered}, []bool{true, true})
 	}
 	s.exactly(p.finish(), sub.publications)
@@ -123,28 +124,28 @@ func unrecoverable(s sdk) {
 	c := s.client(proxy.WS(), centrifuge.Config{})
 	sub := c.subscription(channel, centrifuge.SubscriptionConfig{})
 	c.open()
-	next(s, "subscribed", sub.subscribed)
+	wait.Receive(s, "subscribed", sub.subscribed)
 	s.publish(channel, 1)
-	next(s, "publication", sub.publications)
+	wait.Receive(s, "publication", sub.publications)
 
 	miss := func(from, to int) centrifuge.SubscribedEvent {
 		proxy.Down()
-		next(s, "connecting", c.connecting)
+		wait.Receive(s, "connecting", c.connecting)
 		for n := from; n <= to; n++ {
 			s.publish(channel, n)
 		}
 		proxy.Up()
-		return next(s, "subscribed again", sub.subscribed)
+		return wait.Receive(s, "subscribed again", sub.subscribed)
 	}
 	e := miss(2, 3)
 	s.equal("two missed", []bool{e.WasRecovering, e.Recovered}, []bool{true, true})
-	s.equal("recovered", s.number(next(s, "publication", sub.publications).Data), 2)
-	s.equal("recovered", s.number(next(s, "publication", sub.publications).Data), 3)
+	s.equal("recovered", s.number(wait.Receive(s, "publication", sub.publications).Data), 2)
+	s.equal("recovered", s.number(wait.Receive(s, "publication", sub.publications).Data), 3)
 	e = miss(4, 6)
 	s.equal("three missed", []bool{e.WasRecovering, e.Recovered}, []bool{true, false})
 	s.equal("position", e.StreamPosition.Offset, 6)
 	s.publish(channel, 7)
-	s.equal("live again", s.number(next(s, "publication", sub.publications).Data), 7)
+	s.equal("live again", s.number(wait.Receive(s, "publication", sub.publications).Data), 7)
 }
 
 func cacheRecovery(s sdk) {
@@ -156,17 +157,17 @@ func cacheRecovery(s sdk) {
 	c := s.client(proxy.WS(), centrifuge.Config{})
 	sub := c.subscription(channel, centrifuge.SubscriptionConfig{})
 	c.open()
-	next(s, "subscribed", sub.subscribed)
-	s.equal("latest at once", s.number(next(s, "publication", sub.publications).Data), 3)
+	wait.Receive(s, "subscribed", sub.subscribed)
+	s.equal("latest at once", s.number(wait.Receive(s, "publication", sub.publications).Data), 3)
 	proxy.Down()
-	next(s, "connecting", c.connecting)
+	wait.Receive(s, "connecting", c.connecting)
 	for n := 4; n <= 9; n++ {
 		s.publish(channel, n)
 	}
 	proxy.Up()
-	e := next(s, "subscribed again", sub.subscribed)
+	e := wait.Receive(s, "subscribed again", sub.subscribed)
 	s.equal("was recovering and recovered", []bool{e.WasRecovering, e.Recovered}, []bool{true, true})
-	s.equal("latest after being away", s.number(next(s, "publication", sub.publications).Data), 9)
+	s.equal("latest after being away", s.number(wait.Receive(s, "publication", sub.publications).Data), 9)
 	none(s, "publication", sub.publications)
 }
 
@@ -178,14 +179,14 @@ func tokenSubscriptions(s sdk) {
 	})})
 	c.open()
 	for range 2 {
-		e := next(s, "server-side subscription", c.subscribed)
+		e := wait.Receive(s, "server-side subscription", c.subscribed)
 		if e.Channel == rich {
 			s.equal("data", string(e.Data), `{"welcome":true}`)
 		}
 		s.equal("recoverable", e.Recoverable, e.Channel == plain)
 	}
 	s.publish(rich, 1)
-	s.equal("channel", next(s, "publication", c.publications).Channel, rich)
+	s.equal("channel", wait.Receive(s, "publication", c.publications).Channel, rich)
 
 	p := s.startPublishing(plain)
 	for range rounds {
@@ -194,14 +195,14 @@ func tokenSubscriptions(s sdk) {
 		p.more(2)
 		proxy.Up()
 		for range 2 {
-			if e := next(s, "subscribed again", c.subscribed); e.Channel == plain {
+			if e := wait.Receive(s, "subscribed again", c.subscribed); e.Channel == plain {
 				s.equal("was recovering and recovered", []bool{e.WasRecovering, e.Recovered}, []bool{true, true})
 			}
 		}
 	}
 	total := p.finish()
 	for want := 1; want <= total; want++ {
-		pub := next(s, "publication", c.publications)
+		pub := wait.Receive(s, "publication", c.publications)
 		s.equal("publication", s.number(pub.Data), want)
 		s.equal("offset", pub.Offset, want)
 	}
@@ -215,15 +216,15 @@ func apiSubscriptions(s sdk) {
 		"user": c.user, "channel": channel, "data": object{"by": "api"}, "info": object{"seat": 1},
 		"override": object{"force_push_join_leave": object{"value": true}},
 	})
-	e := next(s, "subscribed", c.subscribed)
+	e := wait.Receive(s, "subscribed", c.subscribed)
 	s.equal("channel and data", e.Channel+" "+string(e.Data), channel+` {"by":"api"}`)
-	s.equal("own join", string(next(s, "join", c.joins).ChanInfo), `{"seat":1}`)
+	s.equal("own join", string(wait.Receive(s, "join", c.joins).ChanInfo), `{"seat":1}`)
 	s.publish(channel, 1)
-	s.equal("publication", s.number(next(s, "publication", c.publications).Data), 1)
+	s.equal("publication", s.number(wait.Receive(s, "publication", c.publications).Data), 1)
 	s.api("unsubscribe", object{"user": c.user, "channel": channel})
-	s.equal("unsubscribed", next(s, "unsubscribed", c.unsubscribed), channel)
+	s.equal("unsubscribed", wait.Receive(s, "unsubscribed", c.unsubscribed), channel)
 
 	own := c.subscribe(channel, centrifuge.SubscriptionConfig{})
 	s.api("unsubscribe", object{"user": c.user, "channel": channel})
-	s.equal("client-side as well", next(s, "unsubscribed", own.unsubscribed), centrifuge.UnsubscribedEvent{Code: 2000, Reason: "server unsubscribe"})
+	s.equal("client-side as well", wait.Receive(s, "unsubscribed", own.unsubscribed), centrifuge.UnsubscribedEvent{Code: 2000, Reason: "server unsubscribe"})
 }

@@ -3,7 +3,6 @@ package install
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/e2e/internal/rig"
+	"github.com/gyrohq/gyro/gyrotest/porttest"
 )
 
 // accounts takes examples/accounts to a module of its own, as a reader would, runs two nodes of
@@ -77,11 +77,7 @@ func (u *user) writeAccounts(program, file string) {
 // startAccounts starts a node and returns its address when it listens there.
 func (u *user) startAccounts(dir, program string, args ...string) string {
 	u.t.Helper()
-	port, err := rig.FreePort()
-	if err != nil {
-		u.t.Fatal(err)
-	}
-	address := fmt.Sprintf("127.0.0.1:%d", port)
+	address := porttest.Address(u.t)
 	ctx, stop := context.WithCancel(u.ctx)
 	cmd := exec.CommandContext(ctx, program, append(args, "-address", address)...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }

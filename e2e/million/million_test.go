@@ -40,9 +40,7 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
-	code := m.Run()
-	rig.Clean()
-	os.Exit(code)
+	os.Exit(rig.Run(m))
 }
 
 func options(t *testing.T) Options {

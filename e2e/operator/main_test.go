@@ -34,9 +34,7 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	code := m.Run()
-	rig.Clean()
-	os.Exit(code)
+	os.Exit(rig.Run(m))
 }
 
 // TestOperator makes the table.

@@ -23,6 +23,7 @@ import (
 	"github.com/gyrohq/gyro/e2e/internal/rig"
 	"github.com/gyrohq/gyro/e2e/internal/wire"
 	"github.com/gyrohq/gyro/gyrotest/need"
+	"github.com/gyrohq/gyro/gyrotest/porttest"
 )
 
 // hosts are the addresses of the nodes. Each node has another address, as machines have, so all nodes can use the same ports.
@@ -82,14 +83,8 @@ func newStand(ctx context.Context, tb testing.TB, out string) *stand {
 	s.other = s.program
 	s.redis = redistest.NewSentinel(tb, redistest.Options{Persistent: true, Failover: true, DownAfter: 3 * time.Second, Replicas: 2})
 	s.names = serverNames(s.redis)
-	var ports [5]int
-	for i := range ports {
-		if ports[i], err = rig.FreePort(); err != nil {
-			tb.Fatal(err)
-		}
-	}
-	s.ports.clients, s.ports.internal, s.ports.grpc = ports[0], ports[1], ports[2]
-	s.public, s.private = fmt.Sprint("127.0.0.1:", ports[3]), fmt.Sprint("127.0.0.1:", ports[4])
+	s.ports.clients, s.ports.internal, s.ports.grpc = rig.Port(tb), rig.Port(tb), rig.Port(tb)
+	s.public, s.private = porttest.Address(tb), porttest.Address(tb)
 	for _, name := range []string{"front", "grpc"} {
 		s.certify(name)
 	}

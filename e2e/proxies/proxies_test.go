@@ -45,9 +45,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	// The rows wait more than they compute. The flag exists, so this cannot fail.
 	_ = flag.Set("test.parallel", "6")
-	code := m.Run()
-	rig.Clean()
-	os.Exit(code)
+	os.Exit(rig.Run(m))
 }
 
 // backend is a program of examples/proxies.
@@ -146,18 +144,11 @@ func install(t *testing.T, example string) (folder string) {
 // start runs the backend, and Gyro with all its proxies at the backend. Sessions last two seconds.
 func (s *setup) start(folder string) {
 	s.Helper()
-	var ports [2]int
-	for i := range ports {
-		var err error
-		if ports[i], err = rig.FreePort(); err != nil {
-			s.Fatal(err)
-		}
-	}
-	port := strconv.Itoa(ports[0])
+	port, gyro := strconv.Itoa(rig.Port(s)), rig.Port(s)
 	command := s.command(port)
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir, cmd.Env = folder, append(os.Environ(), "PORT="+port, "SESSION_SECONDS=2",
-		"GYRO_API=http://localhost:"+strconv.Itoa(ports[1])+"/api")
+		"GYRO_API=http://localhost:"+strconv.Itoa(gyro)+"/api")
 	var err error
 	if s.program, err = rig.StartProgram(cmd, "Running on"); err != nil {
 		s.Fatal(err)
@@ -167,8 +158,8 @@ func (s *setup) start(folder string) {
 	for key, event := range s.proxies {
 		env = append(env, "GYRO_"+key+"_ENDPOINT="+s.at(port, event))
 	}
-	args := []string{"-c", filepath.Join(folder, s.config), "-a", "127.0.0.1", "-p", strconv.Itoa(ports[1])}
-	if s.server, err = rig.StartServer(ports[1], args, env); err != nil {
+	args := []string{"-c", filepath.Join(folder, s.config), "-a", "127.0.0.1", "-p", strconv.Itoa(gyro)}
+	if s.server, err = rig.StartServer(gyro, args, env); err != nil {
 		s.Fatal(err)
 	}
 	t := s.T

@@ -37,9 +37,7 @@ func TestMain(m *testing.M) {
 		os.Exit(run(task))
 	}
 	flag.Parse()
-	code := m.Run()
-	rig.Clean()
-	os.Exit(code)
+	os.Exit(rig.Run(m))
 }
 
 // task is what a program of clients is told: to connect clients to endpoints in turn, each of which subscribes to all channels.
@@ -144,9 +142,7 @@ func newWorld(t *testing.T) *world {
 	}`), 0o600))
 	var addrs []string
 	for i := range w.nodes {
-		port, err := rig.FreePort()
-		must(t, err)
-		w.start(i, port)
+		w.start(i, rig.Port(t))
 		t.Cleanup(func() { w.nodes[i].Kill() })
 		addrs = append(addrs, w.nodes[i].Addr)
 	}

@@ -90,10 +90,7 @@ func serve(t *testing.T) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port, err := rig.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := rig.Port(t)
 	at := strconv.Itoa(port)
 	server, err := rig.Launch(port, []string{"--http_server.port", at, "--health.enabled"}, []string{
 		"GYRO_HTTP_SERVER_ADDRESS=127.0.0.1", "GYRO_HTTP_SERVER_TLS_ENABLED=true", "GYRO_HTTP_API_KEY=key",

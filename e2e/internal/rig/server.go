@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/gyrohq/gyro/gyrotest/porttest"
@@ -60,6 +61,12 @@ func Clean() {
 	if builtIn != "" {
 		_ = os.RemoveAll(builtIn) // if it fails, the folder stays in the folder of temporary files
 	}
+}
+
+// Run runs the tests of a package, and returns the status for os.Exit. It removes the binary that they used.
+func Run(m *testing.M) int {
+	defer Clean()
+	return m.Run()
 }
 
 // Server is a running process of the binary, or a cluster of them.
@@ -159,6 +166,16 @@ func startConfigured(dir string, c *certificate, env ...string) (*Server, error)
 
 // FreePort returns a port that is free.
 func FreePort() (int, error) { return porttest.Free() }
+
+// Port is FreePort for a test, which ends if there is none.
+func Port(tb testing.TB) int {
+	tb.Helper()
+	port, err := FreePort()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return port
+}
 
 // Stop shuts the server down, and kills it if that takes longer than 10 seconds.
 func (s *Server) Stop() { s.StopWithin(10 * time.Second) }

@@ -146,11 +146,8 @@ func New(tb testing.TB, opts Options) *Stand {
 // start starts a node by rig.StartServer or rig.Launch; port 0 stands for any free port.
 func (s *Stand) start(i, port int, by func(port int, args, env []string) (*rig.Server, error)) *rig.Server {
 	s.tb.Helper()
-	var err error
 	if port == 0 {
-		if port, err = rig.FreePort(); err != nil {
-			s.tb.Fatal(err)
-		}
+		port = rig.Port(s.tb)
 	}
 	node, err := by(port, []string{"-c", s.file, "-p", strconv.Itoa(port)}, s.env[i])
 	if err != nil {

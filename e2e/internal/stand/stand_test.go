@@ -9,9 +9,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	rig.Clean()
-	os.Exit(code)
+	os.Exit(rig.Run(m))
 }
 
 const config = `{
