@@ -94,21 +94,10 @@ func (m maps) Change(ctx context.Context, ch string, pub *channel.Publication, o
 
 // writeMaps writes a batch to a shard and sets the results.
 func (b *Broker) writeMaps(shard int, batch []*changing) {
-	err := b.write(target{ofMaps, shard}, func(ctx context.Context) error { return b.changeEach(ctx, shard, batch) })
-	if err != nil && len(batch) > 1 && isAboutData(err) {
-		for i := range batch {
-			b.writeMaps(shard, batch[i:i+1])
-		}
-		return
+	do := func(ctx context.Context, batch []*changing) error { return b.changeEach(ctx, shard, batch) }
+	if writeBatch(b, target{ofMaps, shard}, batch, do, func(c *changing, err error) { c.err = err }) {
+		b.wake(mapTable, shard)
 	}
-	if err != nil {
-		err = b.outcome(err)
-		for _, c := range batch {
-			c.err = err
-		}
-		return
-	}
-	b.wake(mapTable, shard)
 }
 
 // mapColumns are the columns of changes.

@@ -188,26 +188,35 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 
 // writeStreams writes a batch to a shard and sets the results.
 func (b *Broker) writeStreams(shard int, batch []*publishing) {
-	err := b.write(target{ofStreams, shard}, func(ctx context.Context) error {
+	do := func(ctx context.Context, batch []*publishing) error {
 		if batch[0].conditional() {
 			return b.putEach(ctx, shard, batch)
 		}
 		return b.putMany(ctx, shard, batch)
-	})
-	if err != nil && len(batch) > 1 && isAboutData(err) {
-		for i := range batch { // the others are not to blame
-			b.writeStreams(shard, batch[i:i+1])
-		}
-		return
 	}
-	if err != nil {
-		err = b.outcome(err)
-		for _, p := range batch {
-			p.err = err
-		}
-		return
+	if writeBatch(b, target{ofStreams, shard}, batch, do, func(p *publishing, err error) { p.err = err }) {
+		b.wake(streamTable, shard)
 	}
-	b.wake(streamTable, shard)
+}
+
+// writeBatch writes a batch, and sets the errors if that fails. If the server refuses a value, each item is written alone,
+// because the others are not to blame. It reports whether it has written something.
+func writeBatch[T any](b *Broker, at target, batch []T, do func(context.Context, []T) error, fail func(T, error)) (written bool) {
+	err := b.write(at, func(ctx context.Context) error { return do(ctx, batch) })
+	if err == nil {
+		return true
+	}
+	if len(batch) > 1 && isAboutData(err) {
+		for i := range batch {
+			written = writeBatch(b, at, batch[i:i+1], do, fail) || written
+		}
+		return written
+	}
+	err = b.outcome(err)
+	for _, item := range batch {
+		fail(item, err)
+	}
+	return false
 }
 
 // outcome makes the error that publishers get.
