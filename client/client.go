@@ -458,7 +458,8 @@ func (c *Client) check() {
 
 // nextID returns the ID of a command.
 func (c *Client) nextID() uint32 {
-	if c.lastID++; c.lastID == 0 {
+	c.lastID++
+	if c.lastID == 0 {
 		c.lastID = 1
 	}
 	return c.lastID

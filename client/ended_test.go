@@ -213,7 +213,8 @@ func TestBeforeConnect(t *testing.T) {
 			t.Error(*got)
 		}
 		r.client.Close()
-		if <-ended; len(*got) != 1 {
+		<-ended
+		if len(*got) != 1 {
 			t.Error(*got)
 		}
 	})

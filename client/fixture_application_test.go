@@ -83,7 +83,8 @@ func ask[T any](ctx context.Context, r *runner, name string, about map[string]an
 func (r *runner) answer(name, word, text string) {
 	a := answerOf{value: json.RawMessage(text)}
 	if word == "fail" {
-		if a.err = errors.New(text); text == "unauthorized" {
+		a.err = errors.New(text)
+		if text == "unauthorized" {
 			a.err = ErrUnauthorized
 		}
 	}

@@ -145,7 +145,8 @@ func (n *network) Read(p []byte) (int, error) {
 		n.mu.Lock()
 		if len(n.frames) > 0 {
 			read := copy(p, n.frames[0])
-			if n.frames[0] = n.frames[0][read:]; len(n.frames[0]) == 0 {
+			n.frames[0] = n.frames[0][read:]
+			if len(n.frames[0]) == 0 {
 				n.frames = n.frames[1:]
 			}
 			n.mu.Unlock()

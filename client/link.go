@@ -310,7 +310,8 @@ func (l *link) write() {
 // answer hands a reply to the call that waits for it.
 func (l *link) answer(id uint32, r *protocol.Reply, err error) {
 	if c := l.answers[id]; c != nil {
-		if delete(l.answers, id); len(l.answers) == 0 {
+		delete(l.answers, id)
+		if len(l.answers) == 0 {
 			l.answers = nil // a waiting connection should not keep the memory
 		}
 		c.done(r, err)

@@ -250,7 +250,8 @@ func (s *Subscription) value(p *protocol.Publication) error {
 	if err != nil {
 		return err
 	}
-	if t.versions[p.Key] = p.Version; p.Removed {
+	t.versions[p.Key] = p.Version
+	if p.Removed {
 		t.forget(p.Key)
 		t.tidy()
 	}

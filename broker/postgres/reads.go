@@ -110,7 +110,8 @@ func (b *Broker) historyOfReplica(ctx context.Context, shard int, ch string, f *
 	}
 	if err == nil && a.Top.Offset == 0 {
 		var m answer
-		if m, err = readStream(ctx, from, mapTable, ch, f, micros(soon)); m.known {
+		m, err = readStream(ctx, from, mapTable, ch, f, micros(soon))
+		if m.known {
 			a = m
 		}
 	}

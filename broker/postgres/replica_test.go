@@ -329,7 +329,8 @@ func TestReplicaGap(t *testing.T) {
 		if answers > 0 && repeats > 0 {
 			return
 		}
-		if t.Logf("%v: %v answers of the standby, %v repeated, %v failures", delay, answers, repeats, failures); delay > 2*time.Second {
+		t.Logf("%v: %v answers of the standby, %v repeated, %v failures", delay, answers, repeats, failures)
+		if delay > 2*time.Second {
 			t.Fatal("the standby was never asked in time, or never too late")
 		}
 	}
@@ -360,7 +361,8 @@ func gap(t *testing.T, r *replicated, writer *postgres.Broker, delay time.Durati
 	for ended := 0; ended < channels; {
 		e := got.next(t)
 		if e.Pub.Offset > tops[e.ch] {
-			if tops[e.ch]++; e.Pub.Offset != tops[e.ch] {
+			tops[e.ch]++
+			if e.Pub.Offset != tops[e.ch] {
 				t.Fatalf("%s comes after %d", e, tops[e.ch]-1)
 			}
 		}

@@ -126,7 +126,8 @@ func (c *conn) post() {
 func (c *conn) body() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.posting = len(c.queue) > 0 && c.ctx.Err() == nil; !c.posting {
+	c.posting = len(c.queue) > 0 && c.ctx.Err() == nil
+	if !c.posting {
 		return nil
 	}
 	n, size := 0, 0

@@ -127,7 +127,8 @@ func (f *fallback) miss() bool {
 	f.failed[f.current] = now()
 	next := f.current + 1
 	if f.current == f.home {
-		if f.misses++; f.misses < patience {
+		f.misses++
+		if f.misses < patience {
 			return false
 		}
 		f.home = -1
@@ -135,7 +136,8 @@ func (f *fallback) miss() bool {
 			next = 0
 		}
 	}
-	if f.searching = next < len(f.all); f.searching {
+	f.searching = next < len(f.all)
+	if f.searching {
 		f.current = next
 		return true
 	}

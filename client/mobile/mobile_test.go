@@ -184,7 +184,8 @@ func TestReconnect(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if c.Reconnect(); c.NextAttemptMillis() != 0 {
+		c.Reconnect()
+		if c.NextAttemptMillis() != 0 {
 			t.Error(c.NextAttemptMillis())
 		}
 		began := time.Now()

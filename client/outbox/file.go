@@ -211,7 +211,8 @@ func (f *File) append(line []byte) error {
 		return f.broken
 	}
 	if _, err := f.file.WriteAt(line, f.used); err != nil {
-		if f.broken = f.file.Truncate(f.used); f.broken != nil {
+		f.broken = f.file.Truncate(f.used)
+		if f.broken != nil {
 			f.broken = fmt.Errorf("a part of a record cannot be removed: %w", f.broken)
 		}
 		return err

@@ -255,7 +255,8 @@ func (b *Outbox) add(e Entry, o *EntryOptions) (*Sending, error) {
 	if o == nil {
 		o = new(EntryOptions)
 	}
-	if e.Key = o.Key; e.Key == "" {
+	e.Key = o.Key
+	if e.Key == "" {
 		var key [16]byte
 		rand.Read(key[:]) // never fails
 		e.Key = hex.EncodeToString(key[:])

@@ -189,7 +189,8 @@ func TestNothingIsLost(t *testing.T) {
 				_, err = w.box.Publish(sequence, data, o)
 			}
 			w.must(err)
-			if bad[o.Key] = refused; !refused {
+			bad[o.Key] = refused
+			if !refused {
 				want[sequence] = append(want[sequence], n)
 			}
 		}

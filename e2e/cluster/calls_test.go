@@ -107,7 +107,8 @@ func (o *outcomes) String() string {
 		if one.err == nil {
 			continue
 		}
-		if failed++; failed == 1 {
+		failed++
+		if failed == 1 {
 			first = one
 		}
 		last = one

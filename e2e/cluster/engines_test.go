@@ -139,7 +139,8 @@ func number(tb testing.TB, text string) int64 {
 func (w work) since(before work) work {
 	d := work{cpu: w.cpu - before.cpu, calls: make(map[string]int64), in: w.in - before.in, out: w.out - before.out}
 	for name, n := range w.calls {
-		if n -= before.calls[name]; n > 0 && name != "info" {
+		n -= before.calls[name]
+		if n > 0 && name != "info" {
 			d.calls[name] = n
 		}
 	}

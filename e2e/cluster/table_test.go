@@ -134,7 +134,8 @@ func fanOut(t *testing.T, f *fleet) {
 		if err := f.call(ctx, sent%len(f.nodes), "publish", params, nil); err != nil {
 			t.Fatal(err)
 		}
-		if sent++; sent%rate == 0 {
+		sent++
+		if sent%rate == 0 {
 			buffered = max(buffered, f.engine.buffered(t))
 		}
 	}
@@ -202,7 +203,8 @@ func command(t *testing.T, f *fleet) {
 	for tick := time.NewTicker(time.Second / rate); time.Since(at) < lasts; <-tick.C {
 		one, node := kinds[k%len(kinds)], k%len(f.nodes)
 		under.Go(func() { o.add(at, one, node) })
-		if k++; k%(5*rate) == 0 {
+		k++
+		if k%(5*rate) == 0 {
 			buffered = max(buffered, f.engine.buffered(t))
 		}
 	}

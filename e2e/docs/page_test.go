@@ -279,7 +279,8 @@ func (p *page) start(cmd *exec.Cmd, listens string) {
 		p.end(before)
 		delete(p.running, listens)
 	}
-	if p.skipped = cmd == nil; p.skipped {
+	p.skipped = cmd == nil
+	if p.skipped {
 		return
 	}
 	c := p.launch(cmd)

@@ -86,7 +86,8 @@ func schedule(seed uint64, mishaps []mishap, of, n int) []*step {
 		group := groups[kinds[r.IntN(len(kinds))]]
 		m := group[r.IntN(len(group))]
 		s := &step{mishap: m, number: len(steps) + 1, i: r.IntN(of), lasts: between(max(m.shortest, m.longest/10), m.longest)}
-		if at += between(100*time.Millisecond, time.Second); r.IntN(2) == 0 {
+		at += between(100*time.Millisecond, time.Second)
+		if r.IntN(2) == 0 {
 			at = max(at, over+between(100*time.Millisecond, time.Second))
 		}
 		things := m.things(s.i, of)

@@ -199,7 +199,8 @@ func BenchmarkReceive(b *testing.B) {
 					if len(data) != len(payload) {
 						b.Errorf("%q", data)
 					}
-					if n++; n == want {
+					n++
+					if n == want {
 						all <- struct{}{}
 					}
 				}

@@ -225,7 +225,8 @@ func (w *worker) post(ctx context.Context, count int) error {
 func (w *worker) node() *Server {
 	for range w.nodes {
 		n := w.p.stand.Nodes[w.nodes[w.turn%len(w.nodes)]]
-		if w.turn++; !n.down.Load() {
+		w.turn++
+		if !n.down.Load() {
 			return n
 		}
 	}

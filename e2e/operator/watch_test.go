@@ -60,7 +60,8 @@ func (s *sayings) hear(complaints []string, at time.Time) {
 	s.now = make(map[string]time.Time)
 	for _, text := range complaints {
 		text = plain(text)
-		if s.now[text] = at; !before[text].IsZero() {
+		s.now[text] = at
+		if !before[text].IsZero() {
 			s.now[text] = before[text]
 		}
 	}
@@ -109,7 +110,8 @@ func summary(by map[string][]saying, begin time.Time) (lines []string) {
 			}
 			s := sums[i]
 			s.times++
-			if s.to = later(s.to, say.to); say.from.Before(s.from) {
+			s.to = later(s.to, say.to)
+			if say.from.Before(s.from) {
 				s.from = say.from
 			}
 			if !slices.Contains(s.nodes, node) {

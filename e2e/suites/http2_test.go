@@ -64,7 +64,8 @@ func TestH2spec(t *testing.T) {
 	n, failed := 0, make(map[string]bool)
 	for _, s := range r.Suites {
 		for _, c := range s.Cases {
-			if n++; c.Failure != nil || c.Error != nil {
+			n++
+			if c.Failure != nil || c.Error != nil {
 				failed[s.Package+" "+c.Text] = true
 			}
 		}

@@ -58,10 +58,12 @@ func TestAutobahn(t *testing.T) {
 			n, failed := 0, 0
 			for query, list := range cases {
 				for id, fault := range run(t, "ws"+strings.TrimPrefix(s.URL, "http")+"/"+query, list) {
-					if n++; fault == "" {
+					n++
+					if fault == "" {
 						continue
 					}
-					if failed++; otherwise[id] == "" {
+					failed++
+					if otherwise[id] == "" {
 						t.Errorf("case %s: %s", id, fault)
 					}
 				}

@@ -90,7 +90,8 @@ func (m *model) change(t *rapid.T) {
 	got := m.f.change(pub, o)
 	if want == "" {
 		if m.epoch == "" {
-			if m.epoch = got.Position.Epoch; m.epoch == "" || slices.Contains(m.old, m.epoch) {
+			m.epoch = got.Position.Epoch
+			if m.epoch == "" || slices.Contains(m.old, m.epoch) {
 				t.Fatalf("epoch %q, before %q", m.epoch, m.old)
 			}
 		}

@@ -43,7 +43,8 @@ func (m *Memory) accept(r *protocol.ConnectResult, limit int) (*Dictionary, erro
 		return nil, &Error{"a dictionary: " + err.Error()}
 	}
 	d := m.last
-	if data = append(data, r.Dict.Data...); len(data) > 0 {
+	data = append(data, r.Dict.Data...)
+	if len(data) > 0 {
 		if d, err = Learn(r.Dict.ID, data, limit); err != nil {
 			return nil, err
 		}

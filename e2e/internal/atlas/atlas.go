@@ -182,7 +182,8 @@ func (a *Atlas) entries(node, channel string) (map[string]string, error) {
 		for _, e := range page.Entries {
 			all[e.Key] = compact(e.Data)
 		}
-		if cursor = page.Cursor; cursor == "" {
+		cursor = page.Cursor
+		if cursor == "" {
 			return all, nil
 		}
 	}

@@ -99,7 +99,8 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	for _, n := range b.order(r, body) {
 		out := r.Clone(r.Context())
-		if out.URL.Host = n.addr; r.Body != nil {
+		out.URL.Host = n.addr
+		if r.Body != nil {
 			out.Body = io.NopCloser(bytes.NewReader(body))
 		}
 		var res *http.Response

@@ -365,7 +365,8 @@ func (s *Stand) state() string {
 	for i, p := range s.publishers {
 		for _, b := range s.books[i] {
 			if reached, acked := b.Reached(), p.Ledger.Acked.Load(); reached < acked {
-				if behind++; behind <= 3 {
+				behind++
+				if behind <= 3 {
 					out += fmt.Sprintf("%s has %d of %d; ", b.Owner, reached, acked)
 				}
 			}

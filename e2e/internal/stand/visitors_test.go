@@ -52,7 +52,8 @@ func TestOrders(t *testing.T) {
 		if owed := b.owed(func(int) int { return 1 }); len(owed) != 0 {
 			t.Errorf("%s: a node that died owes %q", name, owed)
 		}
-		if got.Wrong = nil; got.Acknowledged != test.want.Acknowledged || got.Failed != test.want.Failed || got.Done != test.want.Done || got.Void != test.want.Void {
+		got.Wrong = nil
+		if got.Acknowledged != test.want.Acknowledged || got.Failed != test.want.Failed || got.Done != test.want.Done || got.Void != test.want.Void {
 			t.Errorf("%s: %+v, want %+v", name, got, test.want)
 		}
 	}

@@ -87,7 +87,8 @@ func (g Gaps) take(conn int, n uint64) bool {
 	if s := list[i]; n+1 < s.to {
 		left = append(left, span{n + 1, s.to})
 	}
-	if list = slices.Replace(list, i, i+1, left...); len(list) == 0 {
+	list = slices.Replace(list, i, i+1, left...)
+	if len(list) == 0 {
 		delete(g, conn)
 	} else {
 		g[conn] = list

@@ -88,7 +88,8 @@ func (c *conn) open() {
 		c.fail("connect: " + errno.Error())
 		return
 	}
-	if c.state = shaking; n < len(request) {
+	c.state = shaking
+	if n < len(request) {
 		c.state, c.unsent = dialing, request[n:]
 	}
 	if err := l.poller.Watch(fd, c, true, c.state == dialing); err != nil {
@@ -125,7 +126,8 @@ func (c *conn) flush() bool {
 		c.fail("write: " + errno.Error())
 		return false
 	}
-	if c.unsent = c.unsent[n:]; len(c.unsent) > 0 {
+	c.unsent = c.unsent[n:]
+	if len(c.unsent) > 0 {
 		return true
 	}
 	c.unsent = nil

@@ -21,7 +21,8 @@ func frame(data []byte) (op byte, payload []byte, size int, err error) {
 	case !h.Fin || h.Op == wsclient.OpContinuation || h.Size > largestFrame:
 		return 0, nil, 0, errFrame
 	}
-	if size = h.Head + int(h.Size); len(data) < size {
+	size = h.Head + int(h.Size)
+	if len(data) < size {
 		return 0, nil, 0, nil
 	}
 	return h.Op, data[h.Head:size], size, nil

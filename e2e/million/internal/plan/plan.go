@@ -106,7 +106,8 @@ func New(conns, nodes, loads int) (*Plan, error) {
 func (p *Plan) mix(i, n int) int {
 	x := uint64(i)
 	for {
-		if x = x * x % p.prime * x % p.prime; x < uint64(n) {
+		x = x * x % p.prime * x % p.prime
+		if x < uint64(n) {
 			return int(x)
 		}
 	}
