@@ -206,83 +206,113 @@ func testPresenceRemovedStays(f *presenceFixture) {
 // messages arrive again.
 func RunControl(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps Capabilities) {
 	const nodes = 3
-	f := &fixture{T: t, caps: caps.withDefaults(), ctx: context.Background()}
-	type message struct{ to, text string }
-	var mu sync.Mutex
-	heard, brokers, sent := make([]map[string]int, nodes), make([]broker.Controller, nodes), make([][]message, nodes)
-	name := func(i int) string { return fmt.Sprint("node", i) }
-	for i := range nodes {
-		heard[i] = make(map[string]int)
-		b := newBroker(t)
-		c := b.Describe().Control
-		if c == nil {
-			t.Skip("the traits of the engine do not offer this")
-		}
-		f.must(c.RunControl(name(i), func(data []byte) {
-			mu.Lock()
-			defer mu.Unlock()
-			heard[i][string(data)]++
-		}))
-		f.must(b.Run(record.New()))
-		t.Cleanup(func() {
-			if err := b.Close(context.Background()); err != nil {
-				t.Error(err)
-			}
-		})
-		brokers[i] = c
+	c := &controlNodes{fixture: &fixture{T: t, caps: caps.withDefaults(), ctx: context.Background()}}
+	for range nodes {
+		c.start(newBroker(t))
 	}
-	send := func(by, turn int) (message, error) {
-		ctx, cancel := context.WithTimeout(f.ctx, wait.Limit)
-		defer cancel()
-		var m message
-		if to := turn % (nodes + 1); to < nodes {
-			m.to = name(to)
-		}
-		m.text = fmt.Sprint(by, "-", turn, " ", m.to)
-		return m, brokers[by].PublishControl(ctx, m.to, []byte(m.text))
-	}
-	f.during(nodes, func(by, turn int) {
-		if m, err := send(by, turn); err == nil {
+	sent := make([][]controlMessage, nodes)
+	c.during(nodes, func(by, turn int) {
+		if m, err := c.send(by, turn); err == nil {
 			sent[by] = append(sent[by], m)
 		}
 	})
-	missing := func(m message) error {
-		mu.Lock()
-		defer mu.Unlock()
-		for i := range nodes {
-			if (m.to == "" || m.to == name(i)) && heard[i][m.text] == 0 {
-				return fmt.Errorf("node %d did not hear %s for %q", i, m.text, m.to)
-			}
-		}
-		return nil
-	}
 	for by := range nodes {
-		turn := 1_000_000 // not used before
-		wait.Success(f, "a message that all hear", func() error {
-			turn += nodes + 1 - (turn+1)%(nodes+1)
-			m, err := send(by, turn)
-			if err != nil {
-				return err
-			}
-			wait.Within(time.Second, func() bool { err = missing(m); return err == nil })
-			return err
-		})
+		c.awaitNext(by)
 		for _, m := range sent[by] {
-			if f.caps.Fault == nil {
-				wait.Success(f, "a message", func() error { return missing(m) })
+			if c.caps.Fault == nil {
+				wait.Success(c, "a message", func() error { return c.missing(m) })
 			}
 		}
 	}
-	f.sendToNobody(brokers[0])
-	mu.Lock()
-	defer mu.Unlock()
-	for i := range nodes {
-		for text, times := range heard[i] {
+	c.sendToNobody(c.controllers[0])
+	c.checkHeard()
+}
+
+// controlNodes are nodes that send control messages to each other.
+type controlNodes struct {
+	*fixture
+	controllers []broker.Controller
+
+	mu    sync.Mutex
+	heard []map[string]int // by node: how often it has handled each message
+}
+
+// controlMessage is for the node to, or for all nodes if that is empty.
+type controlMessage struct{ to, text string }
+
+func nodeName(i int) string { return fmt.Sprint("node", i) }
+
+// start runs the broker of one more node.
+func (c *controlNodes) start(b broker.Broker) {
+	controller := b.Describe().Control
+	if controller == nil {
+		c.Skip("the traits of the engine do not offer this")
+	}
+	i, heard := len(c.controllers), make(map[string]int)
+	c.controllers, c.heard = append(c.controllers, controller), append(c.heard, heard)
+	c.must(controller.RunControl(nodeName(i), func(data []byte) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		heard[string(data)]++
+	}))
+	c.must(b.Run(record.New()))
+	c.Cleanup(func() {
+		if err := b.Close(context.Background()); err != nil {
+			c.Error(err)
+		}
+	})
+}
+
+// send sends a message of a node: to each of the nodes in turn, then to all.
+func (c *controlNodes) send(by, turn int) (controlMessage, error) {
+	ctx, cancel := context.WithTimeout(c.ctx, wait.Limit)
+	defer cancel()
+	var m controlMessage
+	if to := turn % (len(c.controllers) + 1); to < len(c.controllers) {
+		m.to = nodeName(to)
+	}
+	m.text = fmt.Sprint(by, "-", turn, " ", m.to)
+	return m, c.controllers[by].PublishControl(ctx, m.to, []byte(m.text))
+}
+
+// missing names a node that has not heard a message that is for it.
+func (c *controlNodes) missing(m controlMessage) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, heard := range c.heard {
+		if (m.to == "" || m.to == nodeName(i)) && heard[m.text] == 0 {
+			return fmt.Errorf("node %d did not hear %s for %q", i, m.text, m.to)
+		}
+	}
+	return nil
+}
+
+// awaitNext sends messages of a node to all nodes until all hear one.
+func (c *controlNodes) awaitNext(by int) {
+	nodes := len(c.controllers)
+	turn := 1_000_000 // not used before
+	wait.Success(c, "a message that all hear", func() error {
+		turn += nodes + 1 - (turn+1)%(nodes+1)
+		m, err := c.send(by, turn)
+		if err != nil {
+			return err
+		}
+		wait.Within(time.Second, func() bool { err = c.missing(m); return err == nil })
+		return err
+	})
+}
+
+// checkHeard fails for messages that a node has heard twice, and for messages for another node.
+func (c *controlNodes) checkHeard() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, heard := range c.heard {
+		for text, times := range heard {
 			if times > 1 {
-				f.Errorf("node %d heard %q %d times", i, text, times)
+				c.Errorf("node %d heard %q %d times", i, text, times)
 			}
-			if _, to, ok := strings.Cut(text, " "); !ok || to != "" && to != name(i) {
-				f.Errorf("node %d heard %q, which is for another node", i, text)
+			if _, to, ok := strings.Cut(text, " "); !ok || to != "" && to != nodeName(i) {
+				c.Errorf("node %d heard %q, which is for another node", i, text)
 			}
 		}
 	}
