@@ -78,38 +78,41 @@ func (l listener) expect(t *testing.T, want string) {
 	}
 }
 
+// conversation is the configuration of a node for TestClient.
+var conversation = gyro.Config{
+	Channel: gyro.EveryChannel(gyro.ChannelOptions{HistorySize: 10, HistoryTTL: time.Hour}),
+	Handlers: gyro.Handlers{
+		Connecting: func(_ context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
+			return gyro.ConnectReply{Credentials: &gyro.Credentials{UserID: e.Token}, Data: []byte(`{}`)}, nil
+		},
+		Subscribe: func(_ context.Context, _ *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
+			if e.Token != "annnews" {
+				return gyro.SubscribeReply{}, protocol.ErrorPermissionDenied
+			}
+			return gyro.SubscribeReply{Options: gyro.SubscribeOptions{Recoverable: true, Positioned: true, Presence: true}}, nil
+		},
+		Publish: func(context.Context, *gyro.Client, gyro.PublishEvent) (gyro.PublishReply, error) {
+			return gyro.PublishReply{}, nil
+		},
+		History: func(context.Context, *gyro.Client, gyro.HistoryEvent) (gyro.HistoryReply, error) {
+			return gyro.HistoryReply{}, nil
+		},
+		Presence: func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceReply, error) {
+			return gyro.PresenceReply{}, nil
+		},
+		RPC: func(_ context.Context, _ *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
+			if e.Method == "no" {
+				return nil, protocol.ErrorPermissionDenied
+			}
+			return e.Data, nil
+		},
+	},
+}
+
 // TestClient: a conversation by the flat API.
 func TestClient(t *testing.T) {
 	t.Parallel()
-	server := gyrotest.NewServer(t, gyro.Config{
-		Channel: gyro.EveryChannel(gyro.ChannelOptions{HistorySize: 10, HistoryTTL: time.Hour}),
-		Handlers: gyro.Handlers{
-			Connecting: func(_ context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
-				return gyro.ConnectReply{Credentials: &gyro.Credentials{UserID: e.Token}, Data: []byte(`{}`)}, nil
-			},
-			Subscribe: func(_ context.Context, _ *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
-				if e.Token != "annnews" {
-					return gyro.SubscribeReply{}, protocol.ErrorPermissionDenied
-				}
-				return gyro.SubscribeReply{Options: gyro.SubscribeOptions{Recoverable: true, Positioned: true, Presence: true}}, nil
-			},
-			Publish: func(context.Context, *gyro.Client, gyro.PublishEvent) (gyro.PublishReply, error) {
-				return gyro.PublishReply{}, nil
-			},
-			History: func(context.Context, *gyro.Client, gyro.HistoryEvent) (gyro.HistoryReply, error) {
-				return gyro.HistoryReply{}, nil
-			},
-			Presence: func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceReply, error) {
-				return gyro.PresenceReply{}, nil
-			},
-			RPC: func(_ context.Context, _ *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
-				if e.Method == "no" {
-					return nil, protocol.ErrorPermissionDenied
-				}
-				return e.Data, nil
-			},
-		},
-	})
+	server := gyrotest.NewServer(t, conversation)
 	l, f := listener{make(chan string, 100)}, follower{listener{make(chan string, 100)}}
 	o := mobile.NewOptions()
 	o.TimeoutMillis = wait.Limit.Milliseconds() // the default is too short for a busy machine

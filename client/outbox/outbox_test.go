@@ -159,6 +159,76 @@ func (w *world) must(err error) {
 	}
 }
 
+// sent are the entries that a run of TestNothingIsLost has sent.
+type sent struct {
+	count int
+	order map[string][]int // by sequence: the entries that the server accepts
+	bad   map[string]bool  // by key: whether the server refuses the entry
+}
+
+// send sends an entry of any sequence.
+func (w *world) send(rt *rapid.T, to *sent, refused bool) {
+	to.count++
+	sequence := rapid.SampledFrom([]string{"a", "b", "rpc"}).Draw(rt, "sequence")
+	data, _ := json.Marshal(message{Sequence: sequence, N: to.count, Bad: refused})
+	o := &outbox.EntryOptions{Key: fmt.Sprint("key", to.count)}
+	var err error
+	if sequence == "rpc" {
+		_, err = w.box.RPC("m", data, o)
+	} else {
+		_, err = w.box.Publish(sequence, data, o)
+	}
+	w.must(err)
+	to.bad[o.Key] = refused
+	if !refused {
+		to.order[sequence] = append(to.order[sequence], to.count)
+	}
+}
+
+// step does one of 13 things: it disturbs the client, the server or the program, or sends an entry.
+func (w *world) step(ctx context.Context, rt *rapid.T, to *sent, what int) {
+	fault := func(err error) {
+		w.backend.mu.Lock()
+		defer w.backend.mu.Unlock()
+		w.backend.faults = append(w.backend.faults, err)
+	}
+	switch what {
+	case 0:
+		w.must(w.backend.Node.Users().Disconnect(ctx, gyro.Target{User: "ann"}, &gyro.DisconnectOptions{Disconnect: &protocol.DisconnectForceReconnect}))
+	case 1:
+		w.client.Disconnect()
+	case 2, 3:
+		w.must(w.client.Connect(ctx))
+	case 4:
+		w.stop() // without a word, as a crash does
+		w.start()
+	case 5:
+		fault(protocol.ErrorInternal)
+	case 6:
+		fault(protocol.DisconnectForceReconnect) // after it was executed
+	case 7:
+		w.send(rt, to, true)
+	default:
+		w.send(rt, to, false)
+	}
+}
+
+// awaitOutcomes waits until there are as many outcomes as entries.
+func (w *world) awaitOutcomes(ctx context.Context, rt *rapid.T, n int) {
+	done := func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.outcomes) == n
+	}
+	for !done() {
+		select {
+		case <-w.change:
+		case <-ctx.Done():
+			rt.Fatalf("%d of %d outcomes", len(w.outcomes), n)
+		}
+	}
+}
+
 // TestNothingIsLost: whatever ends connections, or the program, and whatever the server answers, each entry is executed once
 // and in the order of its sequence, and has one outcome.
 func TestNothingIsLost(t *testing.T) {
@@ -175,73 +245,23 @@ func TestNothingIsLost(t *testing.T) {
 		w := &world{t: rt, backend: server, path: filepath.Join(folder, fmt.Sprint(runs)), outcomes: make(map[string][]error), change: make(chan struct{}, 1)}
 		w.start()
 		defer func() { w.stop() }()
-		want, bad := make(map[string][]int), make(map[string]bool)
-		n := 0
-		send := func(refused bool) {
-			n++
-			sequence := rapid.SampledFrom([]string{"a", "b", "rpc"}).Draw(rt, "sequence")
-			data, _ := json.Marshal(message{Sequence: sequence, N: n, Bad: refused})
-			o := &outbox.EntryOptions{Key: fmt.Sprint("key", n)}
-			var err error
-			if sequence == "rpc" {
-				_, err = w.box.RPC("m", data, o)
-			} else {
-				_, err = w.box.Publish(sequence, data, o)
-			}
-			w.must(err)
-			bad[o.Key] = refused
-			if !refused {
-				want[sequence] = append(want[sequence], n)
-			}
-		}
+		all := &sent{order: make(map[string][]int), bad: make(map[string]bool)}
 		for _, what := range rapid.SliceOfN(rapid.IntRange(0, 12), 1, 40).Draw(rt, "what") {
-			switch what {
-			case 0:
-				w.must(server.Node.Users().Disconnect(ctx, gyro.Target{User: "ann"}, &gyro.DisconnectOptions{Disconnect: &protocol.DisconnectForceReconnect}))
-			case 1:
-				w.client.Disconnect()
-			case 2, 3:
-				w.must(w.client.Connect(ctx))
-			case 4:
-				w.stop() // without a word, as a crash does
-				w.start()
-			case 5:
-				server.mu.Lock()
-				server.faults = append(server.faults, protocol.ErrorInternal)
-				server.mu.Unlock()
-			case 6:
-				server.mu.Lock()
-				server.faults = append(server.faults, protocol.DisconnectForceReconnect) // after it was executed
-				server.mu.Unlock()
-			case 7:
-				send(true)
-			default:
-				send(false)
-			}
+			w.step(ctx, rt, all, what)
 		}
 		w.must(w.client.Connect(ctx))
-		for done := func() bool {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return len(w.outcomes) == n
-		}; !done(); {
-			select {
-			case <-w.change:
-			case <-ctx.Done():
-				rt.Fatalf("%d of %d outcomes", len(w.outcomes), n)
-			}
-		}
+		w.awaitOutcomes(ctx, rt, all.count)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		server.mu.Lock()
 		defer server.mu.Unlock()
-		for sequence, numbers := range want {
+		for sequence, numbers := range all.order {
 			if got := server.sequences[sequence]; !slices.Equal(got, numbers) {
 				rt.Fatalf("%s: %v, want %v", sequence, got, numbers)
 			}
 		}
 		for key, list := range w.outcomes {
-			if len(list) != 1 || bad[key] != (list[0] != nil) {
+			if len(list) != 1 || all.bad[key] != (list[0] != nil) {
 				rt.Fatalf("%s: %v", key, list)
 			}
 		}
