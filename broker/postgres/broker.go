@@ -21,9 +21,9 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Broker is a broker on PostgreSQL, and the controller of its nodes. Each node delivers every committed row, per channel in
-// the order of the commits, and nothing gets lost while the node lives: after an outage it goes on from its last row.
-// Publications that are made at a time share transactions. Any goroutine may call the methods.
+// Broker is a broker on PostgreSQL, and the controller of its nodes. Each node delivers every committed row, per channel
+// in the order of the commits; after an outage it goes on from its last row. Publications that are made at a time share
+// transactions. Any goroutine may call the methods.
 type Broker struct {
 	cfg     Config
 	sets    schema.Sets
@@ -71,13 +71,12 @@ var (
 	errNotRunning = errors.New("postgres: the broker does not run yet")
 )
 
-// Tables of the feed.
 const (
 	streamTable = iota
 	mapTable
 )
 
-// New returns a broker that is not connected yet. If the configuration is wrong, the error names the field.
+// New returns a broker that is not connected yet. An error names the field that is wrong.
 func New(cfg Config) (*Broker, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -113,7 +112,6 @@ func New(cfg Config) (*Broker, error) {
 	return b, nil
 }
 
-// address names a server and its database.
 func address(p *pgxpool.Config) string {
 	c := p.ConnConfig
 	return fmt.Sprintf("%s:%d/%s", c.Host, c.Port, c.Database)
@@ -131,9 +129,8 @@ func (b *Broker) Describe() broker.Traits {
 	}
 }
 
-// Connect connects to PostgreSQL, and makes or checks the tables. It tries for Config.StartTimeout, and no longer than until
-// ctx ends. It fails if PostgreSQL cannot be reached or refuses, or if a newer program made the tables. If the broker is
-// connected, it does nothing.
+// Connect connects, and makes or checks the tables. It tries for Config.StartTimeout. It fails if PostgreSQL cannot be
+// reached or refuses, or if a newer program made the tables. If the broker is connected, it does nothing.
 func (b *Broker) Connect(ctx context.Context) error {
 	b.connecting.Lock()
 	defer b.connecting.Unlock()
@@ -195,7 +192,7 @@ func mayPass(err error) bool {
 	return errors.As(err, &failed) || errors.Is(err, context.DeadlineExceeded) || pgconn.SafeToRetry(err)
 }
 
-// connect makes the tables and the connections. After a failure it may be called again.
+// connect may be called again after a failure, as may begin.
 func (b *Broker) connect(ctx context.Context) (err error) {
 	ctx, cancel := b.within(ctx)
 	defer cancel()
@@ -216,7 +213,7 @@ func (b *Broker) connect(ctx context.Context) (err error) {
 	return b.probeHashes(ctx)
 }
 
-// begin finds the rows where the node begins to read. After a failure it may be called again.
+// begin finds the rows where the node begins to read.
 func (b *Broker) begin(ctx context.Context) error {
 	ctx, cancel := b.within(ctx)
 	defer cancel()
@@ -238,14 +235,12 @@ func (b *Broker) within(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeout(ctx, max(b.cfg.Timeout, time.Minute))
 }
 
-// disconnect closes the connections of a broker that does not run.
 func (b *Broker) disconnect() {
 	b.connecting.Lock()
 	defer b.connecting.Unlock()
 	b.hangUp()
 }
 
-// hangUp closes all connections.
 func (b *Broker) hangUp() {
 	if b.replicas != nil {
 		b.replicas.Close()
@@ -280,8 +275,8 @@ func (b *Broker) initSchema(ctx context.Context) error {
 	return schema.Init(ctx, conn, work, b.cfg.PartitionLookaheadDays, b.cfg.SkipSchemaInit)
 }
 
-// probeHashes finds out whether the server has the hashes of schema.HashText. A big-endian server has others. Then
-// subscriptions do not tell which rows are needed.
+// probeHashes finds out whether the server has the hashes of schema.HashText. A big-endian server has others: then it
+// sends all rows.
 func (b *Broker) probeHashes(ctx context.Context) error {
 	b.hashes = true
 	rows, err := b.db.Query(ctx, "SELECT t, hashtext(t) FROM unnest($1::text[]) t", []string{"", "a", "abcd", "chat:index", "news:1234567", "a longer name of a channel, äöü"})
@@ -300,7 +295,6 @@ func (b *Broker) probeHashes(ctx context.Context) error {
 // shardsKnown tells that the rows of a channel are in the shard where this node looks for them.
 func (b *Broker) shardsKnown() bool { return b.hashes && b.trouble.Load() == nil }
 
-// table describes an outbox to the feed.
 func (b *Broker) table(table int, set *schema.Set) *changefeed.Table {
 	current := make([]schema.Row, b.cfg.NumShards)
 	return &changefeed.Table{
@@ -324,7 +318,7 @@ func (b *Broker) table(table int, set *schema.Set) *changefeed.Table {
 	}
 }
 
-// deliver hands over a row that was read. The shard's lock keeps the calls for a channel apart: both tables have some.
+// deliver hands over a row. The shard's lock keeps the calls for a channel apart: both tables have some.
 func (b *Broker) deliver(table, shard int, id int64, r *schema.Row) {
 	if !b.subs.Has(r.Channel, table, id) {
 		return
@@ -343,7 +337,6 @@ func (b *Broker) deliver(table, shard int, id int64, r *schema.Row) {
 	}
 }
 
-// start begins the work in the background.
 func (b *Broker) start() {
 	b.slots = make(chan struct{}, max(1, b.cfg.PoolSize/2))
 	b.control.start()
@@ -360,8 +353,8 @@ func (b *Broker) start() {
 	b.background.Go(func() { b.expireMaps(b.lifetime) })
 }
 
-// Close implements broker.Broker. It waits for the handler calls under way. If ctx ends before they do, Close returns the
-// context's error, and the broker is freed when they return.
+// Close implements broker.Broker. If ctx ends before the handler calls under way, Close returns the context's error, and
+// the broker is freed when they return.
 func (b *Broker) Close(ctx context.Context) error {
 	before := b.lifecycle.Close()
 	b.end()
@@ -384,7 +377,7 @@ func (b *Broker) Close(ctx context.Context) error {
 	})
 }
 
-// shardOf returns the shard of a channel, and an error unless the broker can work on the channel.
+// shardOf returns the shard of a channel, or an error if the broker does not run or the name is wrong.
 func (b *Broker) shardOf(ctx context.Context, ch string) (int, error) {
 	if err := b.lifecycle.Check(ctx); err != nil {
 		return 0, err
@@ -392,12 +385,10 @@ func (b *Broker) shardOf(ctx context.Context, ch string) (int, error) {
 	return schema.ShardOf(ch, b.cfg.NumShards), schema.CheckName(ch)
 }
 
-// goes runs a function in the background, unless the broker is closed.
 func (b *Broker) goes(run func()) bool {
 	return b.lifecycle.UnlessClosed(func() { b.background.Go(run) })
 }
 
-// wake makes the feed read a shard that this node has written to.
 func (b *Broker) wake(table, shard int) {
 	if !b.hashes {
 		b.feed.Look()
@@ -406,7 +397,6 @@ func (b *Broker) wake(table, shard int) {
 	b.feed.Wake(table, shard)
 }
 
-// explain names the server in an error.
 func (b *Broker) explain(err error) error {
 	if err == nil {
 		return nil
@@ -414,7 +404,7 @@ func (b *Broker) explain(err error) error {
 	return fmt.Errorf("%s: %w", b.part, err)
 }
 
-// Subscribe implements broker.Broker. It asks the server for the newest rows; these and earlier rows are not delivered.
+// Subscribe implements broker.Broker. It asks the server for the newest rows: only later rows are delivered.
 func (b *Broker) Subscribe(ctx context.Context, channels ...string) error {
 	if err := b.lifecycle.Check(ctx); err != nil {
 		return err
@@ -439,7 +429,7 @@ func (b *Broker) unread(shards []int32) ([]changefeed.RowIDs, error) {
 	newest := make([]changefeed.RowIDs, len(shards))
 	return newest, b.feed.Unread(ctx, shards, func(table, i int, id int64, created time.Time) {
 		newest[i][table] = id
-		// The node will not see this row and earlier rows in these channels: a standby must have them to answer.
+		// The node will not see these rows: a standby must have them to answer.
 		b.floors.At(table, int(shards[i])).Raise(standby.Row{ID: id, Created: created})
 	})
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Defaults and limits of the configuration.
 const (
 	DefaultPoolSize            = 16
 	DefaultNumShards           = 8
@@ -51,38 +50,38 @@ const (
 
 // Config of the engine. DSN is needed. Nodes that share channels have the same NumShards, BinaryData and TablePrefix.
 type Config struct {
-	// DSN of the primary: a URL, or a list of key=value. Names and passwords may also come from the environment and the files
-	// that libpq reads.
+	// DSN of the primary: a URL, or a list of key=value. What it lacks comes from the environment and the files that
+	// libpq reads.
 	DSN string
 	// TLS replaces the TLS settings of the DSN, for all connections. If its ServerName is empty, the host is used.
 	TLS *tls.Config
 	// PoolSize is the most connections, from 2 to 10,000; notifications need one more. Default 16.
 	PoolSize int
-	// NumShards is how many publishers can write, and how many readers read, at a time. All publications of a channel are in
-	// one shard. It may only be changed while no node runs. At most 256. Default 8.
+	// NumShards is how many publishers can write, and how many readers read, at a time. A channel is in one shard. It
+	// may only be changed while no node runs. At most 256. Default 8.
 	NumShards int
-	// BinaryData stores payloads as they are. Otherwise they are JSONB, which PostgreSQL normalizes: white space and the
-	// order of keys change; publications that are not JSON are refused with protocol.ErrorBadRequest.
+	// BinaryData stores payloads as they are. Otherwise they are JSONB, which PostgreSQL normalizes (white space, order
+	// of keys); publications that are not JSON are refused with protocol.ErrorBadRequest.
 	BinaryData bool
-	// TablePrefix is the beginning of the names of tables and functions: lower-case letters, digits and underscores, at most
-	// 20. A trailing underscore is left out. Default "cf".
+	// TablePrefix begins the names of tables and functions: lower-case letters, digits and underscores, at most 20. A
+	// trailing underscore is left out. Default "cf".
 	TablePrefix string
-	// SkipSchemaInit leaves it to others to make the tables, their functions and their shards: Run fails unless they have.
+	// SkipSchemaInit leaves the making of tables, functions and shards to others: Run fails unless they are there.
 	SkipSchemaInit bool
 
 	// PollInterval is how often the node looks for what others have published, from 1 ms to 1 hour. Default 100 ms.
 	PollInterval time.Duration
 	// BatchSize is the most rows that are read at a time, up to 100,000. Default 1,000.
 	BatchSize int
-	// With UseNotify, the node looks at once when it is notified. Publishers notify as soon as one node has had UseNotify;
+	// With UseNotify, the node looks when it is notified. Publishers notify as soon as one node has had UseNotify;
 	// PostgreSQL commits transactions that notify one after the other.
 	UseNotify bool
-	// NotifyDSN is for the connection that listens, and for the connection of a Fanout. A pooler such as PgBouncer in
-	// transaction mode cannot carry these. Default: DSN.
+	// NotifyDSN is for the connections that listen or lead a Fanout, which a pooler such as PgBouncer in transaction
+	// mode cannot carry. Default: DSN.
 	NotifyDSN string
 
-	// HistoryMetaTTL is how long a stream's top offset and epoch outlive its last use when a call names no time. A position
-	// may live for up to a quarter longer than its time. Default 30 days.
+	// HistoryMetaTTL is how long a stream's top offset and epoch outlive its last use when a call names no time; in fact
+	// up to a quarter longer. Default 30 days.
 	HistoryMetaTTL time.Duration
 	// IdempotentResultTTL is how long idempotency keys are known when a call names no time. Default 5 minutes.
 	IdempotentResultTTL time.Duration
@@ -90,35 +89,36 @@ type Config struct {
 	CleanupInterval time.Duration
 	// PartitionLookaheadDays is for how many further days there are partitions, up to 60. Default 2.
 	PartitionLookaheadDays int
-	// PartitionRetentionDays is for how many days publications are kept at most, whatever their TTL says. -1: for ever.
+	// PartitionRetentionDays is for how many days publications are kept at most, whatever their TTL. -1: for ever.
 	// Default 7.
 	PartitionRetentionDays int
-	// MapExpiryInterval is how often entries of maps that have expired are looked for. Default 1 s.
+	// MapExpiryInterval is the time between two looks for expired entries of maps. Default 1 s.
 	MapExpiryInterval time.Duration
 
-	// Control messages have a table of their own. ControlPollInterval is as PollInterval, default 50 ms;
-	// ControlNumShards as NumShards, default 1; ControlRetentionDays as PartitionRetentionDays, default 1.
+	// Control messages have their own table. ControlPollInterval is as PollInterval, default 50 ms; ControlNumShards as
+	// NumShards, default 1; ControlRetentionDays as PartitionRetentionDays, default 1.
 	ControlPollInterval  time.Duration
 	ControlNumShards     int
 	ControlRetentionDays int
 
-	// Replicas are the DSNs of servers that replicate the primary, 16 at most. Each answers reads of histories and maps for
-	// some channels, if it has all that this node has seen of them; otherwise, and while it is away, the primary does. They
-	// get as many connections as the primary, when they are needed, and each question a quarter of Timeout, 1 s at most.
+	// Replicas are the DSNs of servers that replicate the primary, 16 at most. Each answers reads of histories and maps
+	// for some channels, if it has all that this node has seen of them; otherwise the primary does. A replica gets as
+	// many connections as the primary, and each question a quarter of Timeout, 1 s at most.
 	Replicas []string
 
-	// With a Fanout, one node reads each shard and sends the rows to all other nodes, so that the database has one reader per
-	// shard, and not one per node and shard. Control messages are not part of it. Nil: each node reads all. Nodes with and
-	// without a Fanout can be together. The broker closes it.
+	// With a Fanout, one node reads each shard and sends the rows to all others, so the database has one reader per
+	// shard, and not one per node and shard. Control messages are not part of it. Nodes with and without a Fanout can be
+	// together. The broker closes it. Nil: each node reads all.
 	Fanout Fanout
-	// FanoutName tells fan-outs of the same tables apart: nodes with the same name reach each other by their Fanout.
+	// FanoutName tells fan-outs of the same tables apart: nodes with the same name reach each other.
 	FanoutName string
-	// FanoutInterval is how long it may remain unnoticed that the last message is missing, from 10 ms to 1 hour. Default 5 s.
+	// FanoutInterval bounds how long it stays unnoticed that the last message is missing, from 10 ms to 1 hour. Default
+	// 5 s.
 	FanoutInterval time.Duration
 
 	// Timeout bounds every operation, at least 100 ms. Default 10 s.
 	Timeout time.Duration
-	// StartTimeout is how long Run tries again when PostgreSQL cannot be reached. Default 0: one attempt.
+	// StartTimeout is for how long Run tries again if PostgreSQL cannot be reached. Default 0: one attempt.
 	StartTimeout time.Duration
 	// Logger for what happens to connections and tables. Default slog.Default().
 	Logger *slog.Logger
@@ -129,7 +129,6 @@ const farewell = 500 * time.Millisecond
 
 var validPrefix = regexp.MustCompile(`^[a-z_][a-z0-9_]*$`)
 
-// withDefaults sets the defaults and checks the configuration. Errors name the field.
 func (c Config) withDefaults() (Config, error) {
 	c.TablePrefix = cmp.Or(strings.TrimRight(c.TablePrefix, "_"), DefaultTablePrefix)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
@@ -185,10 +184,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// pool makes the configuration of the connections.
 func (c *Config) pool() (*pgxpool.Config, error) { return c.poolOf("DSN", c.DSN) }
 
-// copies makes the configurations of the connections to replicas.
 func (c *Config) copies() (list []*pgxpool.Config, err error) {
 	for i, dsn := range c.Replicas {
 		name := fmt.Sprintf("Replicas[%d]", i)
@@ -208,7 +205,7 @@ func (c *Config) copies() (list []*pgxpool.Config, err error) {
 // patience is how long a replica may take.
 func (c *Config) patience() time.Duration { return min(c.Timeout/4, maxPatience) }
 
-// poolOf makes the configuration of the connections to a server. Errors do not show the DSN, which may hold a password.
+// Errors of poolOf do not show the DSN, which may have a password.
 func (c *Config) poolOf(name, dsn string) (*pgxpool.Config, error) {
 	p, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
@@ -225,8 +222,8 @@ func (c *Config) poolOf(name, dsn string) (*pgxpool.Config, error) {
 	return p, nil
 }
 
-// hangUp is called before a connection is closed. The pool waits for the server to confirm that, for 15 s, and makes no other
-// connection in its place until then. A server that cannot be reached any more does not confirm.
+// hangUp is called before a connection is closed. The pool would wait 15 s for the server to confirm that, and make no
+// other connection meanwhile. A server that cannot be reached does not confirm.
 func hangUp(conn *pgx.Conn) {
 	c := conn.PgConn().Conn()
 	_ = c.SetDeadline(time.Now().Add(farewell))
@@ -235,7 +232,7 @@ func hangUp(conn *pgx.Conn) {
 	}
 }
 
-// direct makes the configuration of a connection that no pooler may share, nil if it is not wanted.
+// direct configures a connection that no pooler may share; nil if it is not wanted.
 func (c *Config) direct(wanted bool) (*pgx.ConnConfig, error) {
 	if !wanted {
 		return nil, nil

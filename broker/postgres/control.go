@@ -25,7 +25,6 @@ type control struct {
 	queue *groupcommit.Queue[*message]
 }
 
-// message is a control message on its way.
 type message struct {
 	groupcommit.Job
 	node string
@@ -33,11 +32,10 @@ type message struct {
 	err  error
 }
 
-// CommitJob implements groupcommit.Item.
 func (m *message) CommitJob() *groupcommit.Job { return &m.Job }
 
-// RunControl implements broker.Controller. Messages come from Run of the broker on. It fails after Run, and when it is
-// called twice.
+// RunControl implements broker.Controller. Messages come from Run of the broker on. It fails after Run, and the second
+// time.
 func (b *Broker) RunControl(node string, handle func(data []byte)) error {
 	return b.lifecycle.Prepare(func() error {
 		c := b.control
@@ -54,7 +52,6 @@ func (b *Broker) RunControl(node string, handle func(data []byte)) error {
 	})
 }
 
-// connect makes the feed, if the node takes control messages.
 func (c *control) connect(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,7 +127,7 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 	return m.err
 }
 
-// write sends messages in one transaction. It locks all shards in their order first, so that two nodes never wait for one
+// write sends messages in one transaction. It locks all shards in their order, so that two nodes never wait for one
 // another.
 func (c *control) write(messages []*message) {
 	b := c.b

@@ -7,12 +7,12 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// Controller carries control messages for nodes whose broker cannot carry them, or should not. It uses the table of control
+// Controller carries control messages for nodes whose broker cannot, or should not. It uses the table of control
 // messages alone. Nodes on a Broker of this package need none. Any goroutine may call the methods.
 type Controller struct{ b *Broker }
 
-// NewController returns a controller that is not connected yet. It checks the fields of the configuration that are about
-// streams and maps, and does not use them. If a field is wrong, the error names it.
+// NewController returns a controller that is not connected yet. It checks the fields about streams and maps, and does
+// not use them. An error names the field.
 func NewController(cfg Config) (*Controller, error) {
 	b, err := New(cfg)
 	if err != nil {
@@ -43,11 +43,10 @@ func (c *Controller) PublishControl(ctx context.Context, node string, data []byt
 	return c.b.PublishControl(ctx, node, data)
 }
 
-// Close frees everything. No message arrives after it returned. Later calls fail; closing again is fine. If ctx ends before
-// calls under way do, it returns the context's error.
+// Close frees everything. No message arrives after it returned. Closing again is fine. If ctx ends before calls under
+// way do, it returns the context's error.
 func (c *Controller) Close(ctx context.Context) error { return c.b.Close(ctx) }
 
-// noEvents is the handler of a controller, which has no events.
 type noEvents struct{}
 
 func (noEvents) HandlePublication(string, broker.PublicationEvent) {}

@@ -9,11 +9,11 @@ import (
 	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 )
 
-// Fanout carries messages from one node to all, itself included. Messages may get lost, come late, twice or in another order:
-// then nodes read the database. FanoutOver makes one of a broker.
+// Fanout carries messages from one node to all, itself included. They may get lost, come late, twice or in another
+// order: then nodes read the database. FanoutOver makes one of a broker.
 type Fanout interface {
-	// Run begins. receive gets the messages of each topic and may keep them; several calls may be under way. lost is called
-	// when messages may have got lost; neither blocks.
+	// Run begins. receive gets the messages of each topic and may keep them; several calls may be under way. lost is
+	// called when messages may be missing. Neither blocks.
 	Run(topics []string, receive func(topic string, message []byte), lost func()) error
 	// Publish sends a message of up to 900 KiB.
 	Publish(ctx context.Context, topic string, message []byte) error
@@ -23,11 +23,10 @@ type Fanout interface {
 	Close(ctx context.Context) error
 }
 
-// FanoutOver returns a fan-out by a broker that has no other use, such as a broker of the modules broker/redis and
-// broker/nats. It runs the broker and closes it.
+// FanoutOver returns a fan-out by a broker that has no other use, such as a broker of broker/redis or broker/nats. It
+// runs the broker and closes it.
 func FanoutOver(b broker.Broker) Fanout { return &relay{b: b, traits: b.Describe()} }
 
-// fanout describes the fan-out to the feed, nil if there is none.
 func (b *Broker) fanout() *changefeed.Fanout {
 	if b.cfg.Fanout == nil {
 		return nil
@@ -41,10 +40,8 @@ func (b *Broker) fanout() *changefeed.Fanout {
 	}
 }
 
-// topic returns the topic of the rows of a shard.
 func (b *Broker) topic(table, shard int) string { return fmt.Sprintf("%s.%d", b.outbox(table), shard) }
 
-// runFanout begins to receive the rows that other nodes read.
 func (b *Broker) runFanout() error {
 	if b.cfg.Fanout == nil || b.alone {
 		return nil
@@ -70,7 +67,6 @@ func (b *Broker) runFanout() error {
 	return nil
 }
 
-// closeFanout ends the fan-out, once.
 func (b *Broker) closeFanout(ctx context.Context) error {
 	var err error
 	b.fanoutEnds.Do(func() {

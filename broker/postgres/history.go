@@ -17,8 +17,8 @@ import (
 // readTries is how often a read is repeated because the stream began or ended meanwhile.
 const readTries = 5
 
-// History implements broker.Broker. A channel is looked for among the streams and then among the maps. An unknown one gets a
-// row, so that its epoch stays. A position is rarely renewed: not as long as its remaining time is enough.
+// History implements broker.Broker. It looks for the channel among the streams, then among the maps. An unknown one gets
+// a row, so that its epoch stays. A position is not renewed while its remaining time is enough.
 func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFilter) (broker.History, error) {
 	shard, err := b.shardOf(ctx, ch)
 	if err != nil {
@@ -52,14 +52,12 @@ func (b *Broker) History(ctx context.Context, ch string, filter broker.HistoryFi
 	return broker.History{}, b.explain(errUnsteady)
 }
 
-// answer is the content of a table about a channel.
 type answer struct {
 	broker.History
 	known bool
 	renew bool // the position lives for less than it should
 }
 
-// readStream reads the stream of a channel in one of the tables.
 func readStream(ctx context.Context, from reader, table int, ch string, f *broker.HistoryFilter, ttl int64) (a answer, err error) {
 	name, args := readArgs(ch, f, ttl)
 	var offset int64
@@ -84,7 +82,7 @@ func readStream(ctx context.Context, from reader, table int, ch string, f *broke
 	return a, nil
 }
 
-// readArgs returns the name of a statement of read.sql, and its arguments.
+// readArgs returns the name and the arguments of a statement of read.sql.
 func readArgs(ch string, f *broker.HistoryFilter, ttl int64) (name string, args []any) {
 	args = []any{ch, ttl}
 	if f.Limit == 0 {
@@ -106,7 +104,6 @@ func readArgs(ch string, f *broker.HistoryFilter, ttl int64) (name string, args 
 	}
 }
 
-// createStreams begins streams without publications, unless others have.
 func (b *Broker) createStreams(ctx context.Context, channels []string, ttl int64) (err error) {
 	for range writeTries {
 		if _, err = b.db.Exec(ctx, b.sql.read[streamTable]["create"], channels, ttl); err == nil || !undone(err) {
@@ -174,7 +171,6 @@ func (b *Broker) tops(ctx context.Context, channels []string, metaTTL time.Durat
 	return tops, nil
 }
 
-// topsOf adds the positions of a table to tops.
 func (b *Broker) topsOf(ctx context.Context, table int, channels []string, ttl int64, tops map[string]channel.StreamPosition) error {
 	if len(channels) == 0 {
 		return nil
@@ -200,7 +196,6 @@ func (b *Broker) topsOf(ctx context.Context, table int, channels []string, ttl i
 	return err
 }
 
-// keep returns the elements that want accepts.
 func keep(list []string, want func(string) bool) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return !want(s) })
 }

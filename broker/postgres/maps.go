@@ -25,12 +25,10 @@ const expireBatch = 1000
 
 var errUnsteady = errors.New("the channel began and ended again and again")
 
-// maps implements broker.Maps.
 type maps struct{ b *Broker }
 
 var _ broker.Maps = maps{}
 
-// changing is a change on its way.
 type changing struct {
 	groupcommit.Job
 	ch   string
@@ -41,10 +39,8 @@ type changing struct {
 	err    error
 }
 
-// CommitJob implements groupcommit.Item.
 func (c *changing) CommitJob() *groupcommit.Job { return &c.Job }
 
-// mapQueue makes the queue that writes to a shard of maps.
 func (b *Broker) mapQueue(shard int) *groupcommit.Queue[*changing] {
 	size := 0
 	return &groupcommit.Queue[*changing]{
@@ -92,7 +88,6 @@ func (m maps) Change(ctx context.Context, ch string, pub *channel.Publication, o
 	return c.result, c.err
 }
 
-// writeMaps writes a batch to a shard and sets the results.
 func (b *Broker) writeMaps(shard int, batch []*changing) {
 	do := func(ctx context.Context, batch []*changing) error { return b.changeEach(ctx, shard, batch) }
 	if writeBatch(b, target{ofMaps, shard}, batch, do, func(c *changing, err error) { c.err = err }) {
@@ -100,7 +95,6 @@ func (b *Broker) writeMaps(shard int, batch []*changing) {
 	}
 }
 
-// mapColumns are the columns of changes.
 type mapColumns struct {
 	channels, keys, modes, versions               []string
 	ephemeral, deltas, refresh                    []bool
@@ -142,7 +136,6 @@ func (b *Broker) collectChanges(batch []*changing) (*mapColumns, error) {
 	return c, nil
 }
 
-// changeEach makes changes one by one, in one transaction.
 func (b *Broker) changeEach(ctx context.Context, shard int, batch []*changing) error {
 	c, err := b.collectChanges(batch)
 	if err != nil {
@@ -174,7 +167,6 @@ func (b *Broker) changeEach(ctx context.Context, shard int, batch []*changing) e
 	})
 }
 
-// entry is a row of the state of a map.
 type entry struct {
 	key, client, user       *string
 	offset                  *int64
@@ -182,7 +174,6 @@ type entry struct {
 	time, version, score    *int64
 }
 
-// targets of a row without its key.
 func (e *entry) targets() []any {
 	return []any{&e.offset, &e.data, &e.tags, &e.client, &e.user, &e.conn, &e.chann, &e.time, &e.version, &e.score}
 }
@@ -200,8 +191,7 @@ func (e *entry) publication() *channel.Publication {
 	}
 }
 
-// State implements broker.Maps. A page and its position are of one moment. Limit < 0 reads at most 100,000 entries at a
-// time.
+// State implements broker.Maps. A page and its position are of one moment. Limit < 0 reads at most 100,000 entries.
 func (m maps) State(ctx context.Context, ch string, filter channel.StateFilter) (channel.State, error) {
 	shard, err := m.b.shardOf(ctx, ch)
 	if err != nil {
@@ -229,7 +219,6 @@ func (m maps) State(ctx context.Context, ch string, filter channel.StateFilter) 
 	return channel.State{}, m.b.explain(errUnsteady)
 }
 
-// readState reads a page. known is false if there is no such map.
 func readState(ctx context.Context, from reader, ch string, f *channel.StateFilter) (s channel.State, known bool, err error) {
 	limit := f.Limit
 	if limit < 0 || limit > maxPage {
@@ -266,7 +255,6 @@ func readState(ctx context.Context, from reader, ch string, f *channel.StateFilt
 	return s, known, nil
 }
 
-// Clear implements broker.Maps.
 func (m maps) Clear(ctx context.Context, ch string) error {
 	shard, err := m.b.shardOf(ctx, ch)
 	if err != nil {
@@ -282,8 +270,8 @@ func (m maps) Clear(ctx context.Context, ch string) error {
 	return nil
 }
 
-// expireMaps removes the entries of maps that have expired, until ctx ends. All nodes do; the lock of the shard and a look
-// behind it make each removal happen once.
+// expireMaps removes expired entries until ctx ends. All nodes do; the lock of the shard and a look behind it make each
+// removal happen once.
 func (b *Broker) expireMaps(ctx context.Context) {
 	var outage logging.Outage
 	enginekit.Every(ctx, b.cfg.MapExpiryInterval, func() {

@@ -36,24 +36,19 @@ func (b *Broker) metrics() []broker.Metric {
 	return f.metrics()
 }
 
-// figures are the measurements of the engine so far.
 type figures struct {
-	// Rows that were read of streams and maps.
-	rows uint64
-	// Connections in use, and how long statements have waited for one.
+	rows        uint64
 	connections int32
 	waited      time.Duration
-	// Of each shard, how old the newest row was when it was delivered.
-	lags []time.Duration
-	// Partitions of the outboxes, one for each day.
+	// By shard: the age of the newest row at its delivery.
+	lags       []time.Duration
 	partitions int
-	// Rows that were deleted because they had expired: of channels without anything, and of keys that make publishes idempotent.
+	// Expired rows that were deleted: of channels without anything, and of idempotency keys.
 	meta, idempotency uint64
 	replicas          *replicaFigures // nil: there are none
 	fanout            *fanoutFigures  // nil: there is none
 }
 
-// replicaFigures count reads.
 type replicaFigures struct{ answers, repeats, failures uint64 }
 
 // fanoutFigures count rows that other nodes have read.
@@ -62,7 +57,6 @@ type fanoutFigures struct {
 	led                     int
 }
 
-// metrics returns the figures by their names.
 func (f *figures) metrics() []broker.Metric {
 	list := []broker.Metric{
 		counter("rows_read_total", "Rows that were read of streams and maps.", float64(f.rows)),

@@ -14,7 +14,6 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// sort is the kind of a transaction's rows.
 type sort int
 
 const (
@@ -23,23 +22,22 @@ const (
 	ofControl
 )
 
-// sorts are the words for each sort in health and log. The messages of the log are constants.
+// sorts has the words of health and log. The messages of the log are constants.
 var sorts = [...]struct{ what, refused, taken string }{
 	ofStreams: {"publications with history", "postgres takes no publications with history", "postgres takes publications with history again"},
 	ofMaps:    {"changes of maps", "postgres takes no changes of maps", "postgres takes changes of maps again"},
 	ofControl: {"messages between nodes", "postgres takes no messages between nodes", "postgres takes messages between nodes again"},
 }
 
-// target is where a transaction writes: into a shard of streams or of maps. All control messages are in shard 0.
+// target is where a transaction writes. All control messages are in shard 0.
 type target struct {
 	sort  sort
 	shard int
 }
 
-// proof tells whether PostgreSQL takes what nodes write. The signs of life of nodes are written every few seconds, so as long
-// as no transaction fails or hangs, that is proven. When one fails, its target is in doubt, and the node
-// publishes a sample there until one succeeds. The node is not healthy while samples fail, and from the moment when a
-// transaction hangs.
+// proof tells whether PostgreSQL takes what nodes write. Signs of life are written every few seconds: while no
+// transaction fails or hangs, that is proven. When one fails, its target is in doubt, and the node publishes a sample
+// there until one succeeds. The node is not healthy while samples fail, and from the moment when a transaction hangs.
 type proof struct {
 	doubts chan struct{} // has an element when there are doubts
 
@@ -47,7 +45,6 @@ type proof struct {
 	targets map[target]fault // that are in doubt
 }
 
-// fault is why a target is in doubt.
 type fault struct {
 	reason error     // nil: no sample has failed yet
 	hung   time.Time // since when there is no answer, if that is the reason; zero: there was one
@@ -57,15 +54,12 @@ const (
 	// sampleEvery is the least time between samples, and sampleTimeout how long one may take.
 	sampleEvery   = time.Second
 	sampleTimeout = 3 * time.Second
-	// sampleTTL is how long a sample is in the history, and its channel known.
-	sampleTTL = time.Minute
-	// hangsAfter is how long a transaction may take until it hangs. A canary may take as long.
+	sampleTTL     = time.Minute
+	// hangsAfter is when a transaction counts as hanging. A canary may take as long.
 	hangsAfter = 3 * time.Second
-	// askTimeout is how long PostgreSQL may take to tell why a transaction hangs.
 	askTimeout = time.Second
 )
 
-// doubt notes that a transaction has failed.
 func (p *proof) doubt(at target) {
 	p.mu.Lock()
 	if _, known := p.targets[at]; !known {
@@ -77,8 +71,8 @@ func (p *proof) doubt(at target) {
 
 func (p *proof) wake() { enginekit.Signal(p.doubts) }
 
-// fail notes why transactions fail at a target, and reports whether all transactions of this sort succeeded before. A hanging
-// transaction stays the reason until PostgreSQL answers: the sample waits behind it in the queue, and its timeout says less.
+// fail reports whether all transactions of this sort succeeded before. A hanging transaction stays the reason until
+// PostgreSQL answers: the sample waits behind it in the queue, and its timeout says less.
 func (p *proof) fail(at target, f fault) (news bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,7 +84,7 @@ func (p *proof) fail(at target, f fault) (news bool) {
 	return news
 }
 
-// hungSince returns since when a target gives no answer, if its last transaction began at a time and has none.
+// hungSince returns since when a target gives no answer, if its last transaction began at began and has none.
 func (p *proof) hungSince(at target, began time.Time) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,7 +94,7 @@ func (p *proof) hungSince(at target, began time.Time) time.Time {
 	return began
 }
 
-// succeed notes that a sample was written, and tells whether all of the sort is well again.
+// succeed notes that a sample was written, and tells whether the whole sort is well again.
 func (p *proof) succeed(at target) (news bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,7 +103,7 @@ func (p *proof) succeed(at target) (news bool) {
 	return failed && p.fails(at.sort) == nil
 }
 
-// fails returns why a sort of transactions fails in the first shard that fails, or nil. mu is held.
+// fails returns the failure of the first shard of a sort that fails. mu is held.
 func (p *proof) fails(of sort) (reason error) {
 	least := -1
 	for at, f := range p.targets {
@@ -120,7 +114,6 @@ func (p *proof) fails(of sort) (reason error) {
 	return reason
 }
 
-// doubtful returns the targets that are in doubt.
 func (p *proof) doubtful() (list []target) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,7 +123,6 @@ func (p *proof) doubtful() (list []target) {
 	return list
 }
 
-// err returns why transactions fail, or nil.
 func (p *proof) err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,7 +134,7 @@ func (p *proof) err() error {
 	return nil
 }
 
-// prove writes samples where there are doubts, until ctx ends.
+// prove writes samples where there are doubts.
 func (b *Broker) prove(ctx context.Context) {
 	names := make(map[target]string)
 	for {
@@ -169,7 +161,6 @@ func (b *Broker) prove(ctx context.Context) {
 	}
 }
 
-// sampleName makes the name of a channel in a shard.
 func (b *Broker) sampleName(shard int) string {
 	for {
 		if name := "gyro:sample:" + rand.Text(); b.alone || schema.ShardOf(name, b.cfg.NumShards) == shard {
@@ -178,7 +169,6 @@ func (b *Broker) sampleName(shard int) string {
 	}
 }
 
-// try writes a sample to a target, and notes the result.
 func (b *Broker) try(ctx context.Context, at target, name string) {
 	err := b.sample(ctx, at, name)
 	switch {
@@ -193,14 +183,12 @@ func (b *Broker) try(ctx context.Context, at target, name string) {
 	}
 }
 
-// fail notes and logs why transactions fail at a target.
 func (b *Broker) fail(at target, f fault) {
 	if b.proof.fail(at, f) {
 		b.cfg.Logger.Error(sorts[at.sort].refused, "engine", b.part, "error", f.reason)
 	}
 }
 
-// sample writes to a target as others do.
 func (b *Broker) sample(ctx context.Context, at target, name string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
 	defer cancel()
@@ -218,7 +206,6 @@ func (b *Broker) sample(ctx context.Context, at target, name string) (err error)
 	return err
 }
 
-// set has the tables of a sort.
 func (b *Broker) set(of sort) (name, functions string) {
 	switch of {
 	case ofStreams:
@@ -230,7 +217,7 @@ func (b *Broker) set(of sort) (name, functions string) {
 	}
 }
 
-// hangs notes that a transaction has had no answer since it began, and PostgreSQL's reason. ctx ends with the transaction.
+// hangs notes that a transaction has had no answer since it began. ctx ends with the transaction.
 func (b *Broker) hangs(ctx context.Context, at target, began time.Time) {
 	name, functions := b.set(at.sort)
 	in := name
@@ -247,16 +234,14 @@ func (b *Broker) hangs(ctx context.Context, at target, began time.Time) {
 	b.proof.wake()
 }
 
-// waits asks for the wait events of this user's transactions that call certain functions, and for the holder of the lock if
-// they wait for a lock. The oldest transaction comes first, because transactions of other nodes and other shards may wait for
-// it.
+// waits finds what the transactions of this user that call certain functions wait for, and the holder of the lock. The
+// oldest comes first: transactions of other nodes and shards may wait for it.
 const waits = `SELECT a.wait_event_type, a.wait_event, h.pid, coalesce(h.application_name, ''), coalesce(h.state, '') FROM pg_stat_activity a
 	LEFT JOIN LATERAL (SELECT x.* FROM pg_stat_activity x WHERE x.pid = ANY (pg_blocking_pids(a.pid)) ORDER BY x.xact_start LIMIT 1) h ON true
 	WHERE a.datname = current_database() AND a.usename = current_user AND a.pid <> pg_backend_pid() AND a.state = 'active'
 	AND a.wait_event IS NOT NULL AND strpos(a.query, $1) > 0 AND a.xact_start < clock_timestamp() - interval '1 second'
 	ORDER BY a.xact_start LIMIT 1`
 
-// why returns PostgreSQL's reason why a transaction with certain functions waits; "" if it gives none.
 func (b *Broker) why(functions string) string {
 	ctx, cancel := context.WithTimeout(b.lifetime, askTimeout)
 	defer cancel()

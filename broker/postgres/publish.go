@@ -25,7 +25,6 @@ const (
 	maxBytes = 4 << 20
 )
 
-// publishing is a publication, a join or a leave on its way.
 type publishing struct {
 	groupcommit.Job
 	ch   string
@@ -38,10 +37,9 @@ type publishing struct {
 	err    error
 }
 
-// CommitJob implements groupcommit.Item.
 func (p *publishing) CommitJob() *groupcommit.Job { return &p.Job }
 
-// conditional tells that the publication depends on others, so that it is put into its stream by itself.
+// conditional publications depend on others, so they are put into their stream one by one.
 func (p *publishing) conditional() bool {
 	if p.kind != schema.KindPublication {
 		return false
@@ -56,7 +54,6 @@ func (p *publishing) size() int {
 	return len(p.ch) + len(p.pub.Data)
 }
 
-// check returns an error for a publication that cannot be stored.
 func (p *publishing) check(binary bool) error {
 	if p.kind != schema.KindPublication {
 		return schema.CheckInfo(p.info, binary)
@@ -70,7 +67,6 @@ func (p *publishing) check(binary bool) error {
 	return schema.CheckPublication(p.pub, binary)
 }
 
-// streamQueue makes the queue that writes to a shard of streams.
 func (b *Broker) streamQueue(shard int) *groupcommit.Queue[*publishing] {
 	size := 0
 	return &groupcommit.Queue[*publishing]{
@@ -90,8 +86,8 @@ func (b *Broker) streamQueue(shard int) *groupcommit.Queue[*publishing] {
 	}
 }
 
-// Publish implements broker.Broker. It returns when the publication is committed; those that are made at a time share
-// transactions. An error other than protocol.ErrorBadRequest leaves open whether it was.
+// Publish implements broker.Broker. It returns when the publication is committed. An error other than
+// protocol.ErrorBadRequest leaves open whether it was.
 func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publication, opts broker.PublishOptions) (broker.PublishResult, error) {
 	shard, err := b.shardOf(ctx, ch)
 	if err != nil {
@@ -120,7 +116,6 @@ func (b *Broker) tell(ctx context.Context, ch string, kind int16, info *channel.
 	return b.send(ctx, shard, p)
 }
 
-// send writes one item.
 func (b *Broker) send(ctx context.Context, shard int, p *publishing) error {
 	group := groupcommit.NewGroup(1)
 	group.Join(&p.Job)
@@ -131,8 +126,8 @@ func (b *Broker) send(ctx context.Context, shard int, p *publishing) error {
 	return p.err
 }
 
-// PublishBatch is Traits.Batch. Each shard gets its items in transactions of up to 2,048, all shards at a time. Items of one
-// channel keep their order.
+// PublishBatch is Traits.Batch. Each shard gets its items in transactions of up to 2,048, all shards at a time. Items of
+// one channel keep their order.
 func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 	list := make([]publishing, len(batch))
 	shards := make([][]*publishing, b.cfg.NumShards)
@@ -186,7 +181,6 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 	}
 }
 
-// writeStreams writes a batch to a shard and sets the results.
 func (b *Broker) writeStreams(shard int, batch []*publishing) {
 	do := func(ctx context.Context, batch []*publishing) error {
 		if batch[0].conditional() {
@@ -199,8 +193,8 @@ func (b *Broker) writeStreams(shard int, batch []*publishing) {
 	}
 }
 
-// writeBatch writes a batch, and sets the errors if that fails. If the server refuses a value, each item is written alone,
-// because the others are not to blame. It reports whether it has written something.
+// writeBatch writes a batch, or sets the errors. If the server refuses a value, each item is written alone, because the
+// others are not to blame. It reports whether it has written something.
 func writeBatch[T any](b *Broker, at target, batch []T, do func(context.Context, []T) error, fail func(T, error)) (written bool) {
 	err := b.write(at, func(ctx context.Context) error { return do(ctx, batch) })
 	if err == nil {
@@ -219,7 +213,6 @@ func writeBatch[T any](b *Broker, at target, batch []T, do func(context.Context,
 	return false
 }
 
-// outcome makes the error that publishers get.
 func (b *Broker) outcome(err error) error {
 	if isAboutData(err) {
 		b.cfg.Logger.Warn("postgres refuses data", "engine", b.part, "error", err)
@@ -228,17 +221,16 @@ func (b *Broker) outcome(err error) error {
 	return b.explain(err)
 }
 
-// isAboutData tells that the server refuses a value, such as JSON with a number that is too large.
+// isAboutData tells that the server refuses a value, such as a number that is too large in JSON.
 func isAboutData(err error) bool {
 	var answer *pgconn.PgError
 	return errors.As(err, &answer) && answer.Code[:2] == "22"
 }
 
-// writeTries is how often a transaction is tried that did nothing.
+// writeTries bounds the attempts of transactions that did nothing.
 const writeTries = 4
 
-// await waits until the jobs of a group are committed, but no longer than Config.Timeout. A job that was not begun by then is
-// not done.
+// await waits for a group, at most for Config.Timeout. A job that was not begun by then is not done.
 func (b *Broker) await(ctx context.Context, group *groupcommit.Group) error {
 	within, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
 	defer cancel()
@@ -248,9 +240,8 @@ func (b *Broker) await(ctx context.Context, group *groupcommit.Group) error {
 	return nil
 }
 
-// write does a transaction, with one of the connections for writing. It tries again if the transaction cannot have been done.
-// When a connection gets no answer in time, the others may be dead as well, and each would take as long: all connections are
-// made anew.
+// write does a transaction on a connection for writing, and again if it cannot have been done. If a connection gets no
+// answer in time, all are made anew: the others may be dead as well, and each would take as long.
 func (b *Broker) write(at target, do func(ctx context.Context) error) (err error) {
 	select {
 	case b.slots <- struct{}{}:
@@ -280,9 +271,8 @@ func (b *Broker) write(at target, do func(ctx context.Context) error) (err error
 	return err
 }
 
-// undone tells that a transaction certainly did nothing, for a reason that may be gone: nothing was sent over a connection
-// that had ended, it was part of a deadlock, or the partition for its rows was made meanwhile, so that the default partition
-// does not take them any more.
+// undone tells that a transaction certainly did nothing, for a reason that may be gone: the connection had ended, there
+// was a deadlock, or the partition for its rows was made meanwhile, so that the default one does not take them any more.
 func undone(err error) bool {
 	var answer *pgconn.PgError
 	if !errors.As(err, &answer) {
@@ -336,7 +326,6 @@ func (b *Broker) collect(batch []*publishing, share bool) (*common, error) {
 	return c, nil
 }
 
-// putMany publishes publications without conditions, in one step.
 func (b *Broker) putMany(ctx context.Context, shard int, batch []*publishing) error {
 	share := len(batch) > 1 && batch[0].pub != nil
 	for _, p := range batch {
@@ -360,7 +349,6 @@ func (b *Broker) putMany(ctx context.Context, shard int, batch []*publishing) er
 	})
 }
 
-// putEach publishes one by one, in one transaction.
 func (b *Broker) putEach(ctx context.Context, shard int, batch []*publishing) error {
 	c, err := b.collect(batch, false)
 	if err != nil {
@@ -397,7 +385,7 @@ func keyOrNil(key string) *string {
 	return &key
 }
 
-// micros is a duration in microseconds for the functions: at least 1 if it is positive.
+// micros is in microseconds: at least 1 if d is positive.
 func micros(d time.Duration) int64 {
 	if d <= 0 {
 		return 0

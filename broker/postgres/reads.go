@@ -12,17 +12,16 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// A reader gets an answer of the primary, or of a replica that has at least the rows that this node has seen of the shard
-// before: in the outbox, in other answers, by writing. A floor per table and shard holds the last of these rows. So an answer
-// is never older than the answer before, and everything from before a subscription is in the history, or comes live.
+// A reader asks the primary, or a replica that has at least the rows of the shard that this node has seen before: in the
+// outbox, in answers, by writing. The Floor of a table and shard has the last of them. So an answer is never older than
+// the one before, and everything from before a subscription is in the history, or comes live.
 
-// errOld says that a replica did not answer, or is behind.
 var errOld = errors.New("postgres: the replica does not have what this node has seen")
 
-// reader reads about channels of a shard by a statement of read.sql.
+// reader executes a statement of read.sql about channels of a shard.
 type reader func(ctx context.Context, table int, name string, args []any, each func(pgx.Rows) error) error
 
-// connectReplicas makes the connections to replicas, which begin with the first question.
+// connectReplicas prepares the connections, which begin with the first question.
 func (b *Broker) connectReplicas() (err error) {
 	if len(b.copies) == 0 || b.replicas != nil {
 		return nil
@@ -35,15 +34,14 @@ func (b *Broker) connectReplicas() (err error) {
 	return err
 }
 
-// primary returns the reader that has everything.
 func (b *Broker) primary(shard int) reader {
 	return func(ctx context.Context, table int, name string, args []any, each func(pgx.Rows) error) error {
 		return b.do(ctx, table, shard, b.sql.read[table][name], args, each)
 	}
 }
 
-// do executes a statement about channels of a shard on the primary. If the statement left a row in the outbox, replicas must
-// have that row before they answer for one of these channels again.
+// do executes a statement on the primary. If it left a row in the outbox, replicas must have that row before they answer
+// again.
 func (b *Broker) do(ctx context.Context, table, shard int, sql string, args []any, each func(pgx.Rows) error) error {
 	q := b.question(table, shard, sql, args, each)
 	if b.replicas == nil {
@@ -60,7 +58,7 @@ func (b *Broker) question(table, shard int, sql string, args []any, each func(pg
 	return &standby.Query{Table: b.outbox(table), Shard: shard, SQL: sql, Args: args, Each: each}
 }
 
-// replica returns the reader of a channel that is not the primary, nil if there is none now. Its only error is errOld.
+// replica returns nil if no replica answers now. The reader's only error is errOld.
 func (b *Broker) replica(shard int, ch string) reader {
 	if b.replicas == nil || !b.shardsKnown() {
 		return nil
@@ -85,19 +83,19 @@ func (b *Broker) outbox(table int) string {
 	return b.sets.Stream.Outbox
 }
 
-// changed makes the primary answer for channels that have just changed without a row in the outbox, until a replica is known to
-// have a later row of the shard.
+// changed makes the primary answer for channels that changed without a row in the outbox, until a replica has a later
+// row of the shard.
 func (b *Broker) changed(ctx context.Context, table int, channels ...string) {
 	if b.replicas != nil {
 		b.floors.Changed(ctx, b.db, table, channels...)
 	}
 }
 
-// soon is how far the clock of a replica may be wrong without consequence for a map that is about to end.
+// soon bounds the error of a replica's clock that does no harm to a map that is about to end.
 const soon = time.Minute
 
-// historyOfReplica reads a stream from the replica of its channel. ok is false if the replica does not answer, or does not
-// show that the primary would give the same answer or a little more.
+// historyOfReplica returns false if the replica does not answer, or does not show that the primary would give the same
+// answer or a little more.
 func (b *Broker) historyOfReplica(ctx context.Context, shard int, ch string, f *broker.HistoryFilter, ttl int64) (h broker.History, ok bool) {
 	from := b.replica(shard, ch)
 	if from == nil {
@@ -126,8 +124,7 @@ func (b *Broker) historyOfReplica(ctx context.Context, shard int, ch string, f *
 	return a.History, true
 }
 
-// suffices tells whether the answer of a replica about a stream is as new as the caller's knowledge, and complete. Otherwise
-// the primary must answer.
+// suffices tells whether a replica's answer is complete, and as new as the caller's knowledge.
 func suffices(h *broker.History, f *broker.HistoryFilter) bool {
 	switch {
 	case older(h.Top, f.AtLeast), f.Since != nil && older(h.Top, *f.Since):
@@ -144,12 +141,10 @@ func suffices(h *broker.History, f *broker.HistoryFilter) bool {
 	return h.Top.Offset == f.Since.Offset && h.Top.Offset > 0
 }
 
-// older tells whether a stream at the position top may not have come to the known position.
 func older(top, known channel.StreamPosition) bool {
 	return known.Epoch != "" && known.Epoch != top.Epoch || top.Offset < known.Offset
 }
 
-// stateOfReplica reads a page of a map from the replica of its channel. ok has the meaning of historyOfReplica's ok.
 func (b *Broker) stateOfReplica(ctx context.Context, shard int, ch string, f *channel.StateFilter) (s channel.State, ok bool) {
 	from := b.replica(shard, ch)
 	if from == nil {

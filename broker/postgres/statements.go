@@ -11,7 +11,6 @@ import (
 //go:embed read.sql
 var readFile string
 
-// statements of a prefix.
 type statements struct {
 	publishMany, publishEach, remove string // streams
 	changeEach, clear, touch         string // maps
@@ -45,7 +44,6 @@ func newStatements(sets *schema.Sets) statements {
 	return q
 }
 
-// call is the call of a function.
 func call(name string, args int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "SELECT * FROM %s(", name)

@@ -12,8 +12,7 @@ import (
 	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 )
 
-// upkeep makes and drops partitions and deletes expired rows, until ctx ends. All nodes do that; a node finds the work of the
-// others done.
+// upkeep makes and drops partitions and deletes expired rows. All nodes do; a node finds the work of the others done.
 func (b *Broker) upkeep(ctx context.Context) {
 	ticker := time.NewTicker(b.cfg.CleanupInterval)
 	defer ticker.Stop()
@@ -30,7 +29,6 @@ func (b *Broker) upkeep(ctx context.Context) {
 	}
 }
 
-// tidy does all upkeep once.
 func (b *Broker) tidy(ctx context.Context) error {
 	var failures []error
 	var trouble *string
@@ -66,7 +64,7 @@ func (b *Broker) tidy(ctx context.Context) error {
 	return errors.Join(failures...)
 }
 
-// Health is Traits.Health: one element. Its delay is how long the last look for new rows took.
+// Health is Traits.Health: one element, whose delay is the duration of the last look for new rows.
 func (b *Broker) Health() []broker.Health {
 	h := broker.Health{Part: b.part, Err: b.lifecycle.Check(context.Background())}
 	if h.Err != nil {

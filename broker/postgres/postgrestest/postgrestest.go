@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package postgrestest starts real PostgreSQL servers for tests, each on a free loopback port with its data in a temporary
-// folder. They run as the user of the test, or as the user postgres if the test runs as root. Without the programs of
+// Package postgrestest starts real PostgreSQL servers for tests, each on a free loopback port with its data in a
+// temporary folder. They run as the user of the test, or as postgres if that is root. Without the programs of
 // PostgreSQL, tests are skipped (package need).
 package postgrestest
 
@@ -46,8 +46,8 @@ type Server struct {
 	number   atomic.Int64         // of databases
 }
 
-// Start starts a server for a program and waits until it answers. The caller calls Stop. Without the programs of PostgreSQL,
-// the error says what to install. Tests call New, or have a Shared.
+// Start starts a server for a program and waits until it answers. The caller calls Stop. Without the programs of
+// PostgreSQL, the error says what to install.
 func Start(o Options) (*Server, error) {
 	if _, err := need.Path(initdb); err != nil {
 		return nil, err
@@ -72,8 +72,8 @@ func New(tb testing.TB, o Options) *Server {
 	return s
 }
 
-// Shared is a server that the tests of a package share, each with a database of its own. It starts when the first test asks
-// for it. TestMain calls Stop.
+// Shared is a server for the tests of a package, each with a database of its own. It starts when it is asked for.
+// TestMain calls Stop.
 type Shared struct {
 	Options Options
 
@@ -134,7 +134,6 @@ func (s *Server) start(o Options) (err error) {
 	return s.run()
 }
 
-// own gives a file to the user who runs PostgreSQL, which refuses to run as root.
 func (s *Server) own(path string) error {
 	if os.Getuid() != 0 {
 		return nil
@@ -149,7 +148,6 @@ func (s *Server) own(path string) error {
 	return os.Chown(path, uid, gid)
 }
 
-// run starts the process and waits until it answers.
 func (s *Server) run() error {
 	if s.port == 0 {
 		port, err := porttest.Free() // no other process takes it while the server is away
@@ -216,7 +214,7 @@ func (s *Server) Signal(signal syscall.Signal) error {
 // Restart starts a server again that was killed, on the same port.
 func (s *Server) Restart() error { return s.run() }
 
-// Standby starts a server that replicates this one, from all that it has now. The caller calls Stop.
+// Standby starts a server that replicates this one from now on. The caller calls Stop.
 func (s *Server) Standby() (*Server, error) {
 	r := &Server{attr: new(syscall.SysProcAttr), settings: s.settings}
 	if err := r.replicate(s); err != nil {
@@ -281,7 +279,6 @@ func (s *Server) Socket(database string) string {
 	return fmt.Sprintf("host=%s port=%d user=gyro database=%s", s.dir, s.port, database)
 }
 
-// initdb is the program that makes the data of a server. The others are beside it.
 const initdb = "initdb"
 
 // program returns the path of a program of PostgreSQL, in the same version as initdb, which is there.

@@ -13,41 +13,39 @@ import (
 	"github.com/gyrohq/gyro/logging"
 )
 
-// With a Fanout, one node reads a shard and sends the rows to the other nodes. A receiving node checks that no row is
-// missing, and reads the database itself otherwise. So the cursor of each node counts; the reader of a shard, and rows that
-// arrive twice, matter for speed alone.
+// With a Fanout, one node reads a shard and sends the rows to the others. A receiving node checks that no row is
+// missing, and reads the database otherwise. So the cursor of each node counts; who reads a shard, and rows that arrive
+// twice, matter for speed alone.
 type Fanout struct {
 	// Publish sends a message of at most MaxMessage bytes to all nodes, for Feed.Receive.
 	Publish func(ctx context.Context, table, shard int, message []byte) error
-	// Down tells that messages do not arrive. Then all nodes read the database.
+	// Down tells that messages do not arrive: then all nodes read the database.
 	Down func() bool
 	// Lead is the connection whose locks tell which node reads a shard, Key the first part of the locks' keys.
 	Lead *pgx.ConnConfig
 	Key  int32
-	// Safety is how long a message that is missing may remain unnoticed.
+	// Safety bounds how long a missing message stays unnoticed.
 	Safety time.Duration
 }
 
 const (
-	// MaxMessage is the most bytes of a message. A row that is larger is not sent: all nodes read it from the database.
+	// MaxMessage is the most bytes of a message. All nodes read a larger row from the database.
 	MaxMessage = 900 << 10
 	// A message of fullMessage bytes is sent before the page ends.
 	fullMessage = 128 << 10
-	// Messages of a shard that wait: beyond that they are missing.
+	// Messages of a shard that wait; more are dropped.
 	maxSending, maxReceived = 8, 64
-	// maxPublish bounds the sending of a message.
-	maxPublish = 5 * time.Second
-	// election is how often a node tries to get shards that no other node reads, and looks whether it still has its own.
+	maxPublish              = 5 * time.Second
+	// election is how often a node tries to get shards that no node reads, and checks its own.
 	election = time.Second
 )
 
-// traffic counts the messages and rows of the fan-out.
 type traffic struct {
 	received, holes, unsent atomic.Uint64
 	outage                  logging.Outage // of publishing
 }
 
-// Receive takes a message that another node, or this one, has published.
+// Receive takes a message that any node has published.
 func (f *Feed) Receive(table, shard int, message []byte) {
 	if f.cfg.Fanout == nil || table >= len(f.workers) || shard >= len(f.workers[table]) {
 		return
@@ -73,8 +71,8 @@ func (f *Feed) each(do func(*worker)) {
 	}
 }
 
-// Traffic returns how many rows came from other nodes, how often messages were missing, how many could not be sent, and
-// how many shards this node reads for all.
+// Traffic counts rows from other nodes, holes in them, rows that could not be sent, and the shards that this node reads
+// for all.
 func (f *Feed) Traffic() (received, holes, unsent uint64, led int) {
 	f.each(func(w *worker) {
 		if w.led.Load() {
@@ -84,10 +82,9 @@ func (f *Feed) Traffic() (received, holes, unsent uint64, led int) {
 	return f.traffic.received.Load(), f.traffic.holes.Load(), f.traffic.unsent.Load(), led
 }
 
-// reads tells whether this node looks for new rows of a shard itself.
 func (w *worker) reads() bool { return w.feed.cfg.Fanout == nil || w.led.Load() || w.feed.alone.Load() }
 
-// lead makes this node read shards for all nodes as long as it has the locks of the shards, until ctx ends.
+// lead makes this node read shards for all nodes while it has their locks.
 func (f *Feed) lead(ctx context.Context) {
 	var outage logging.Outage
 	for ctx.Err() == nil {
@@ -150,8 +147,8 @@ func (f *Feed) elect(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// recheck makes this node read now and then the shards that other nodes read: it may be unnoticed that the last message is
-// missing, or that the database has lost rows.
+// recheck reads the shards of other nodes now and then: it may be unnoticed that the last message is missing, or that
+// the database has lost rows.
 func (f *Feed) recheck(ctx context.Context) {
 	enginekit.Every(ctx, f.cfg.Fanout.Safety, func() {
 		f.each(func(w *worker) {
@@ -181,7 +178,6 @@ func (m *message) add(id int64, created time.Time, row []byte) {
 	m.last, m.created = id, created
 }
 
-// begin empties the message, which begins behind a row.
 func (m *message) begin(prev int64, created time.Time) {
 	*m = message{prev: prev, prevCreated: created, last: prev}
 }
@@ -194,7 +190,6 @@ func (m *message) encode() []byte {
 	return append(dst, m.body...)
 }
 
-// micros is a time as PostgreSQL knows it; 0 if it is not known.
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -232,7 +227,7 @@ func (m *message) decode(data []byte) error {
 	return nil
 }
 
-// next takes a row from the front of the body. id is the id of the row before.
+// next takes a row from the front of the body. id is the row before.
 func (m *message) next(id int64) (next int64, row []byte, err error) {
 	step, n := binary.Uvarint(m.body)
 	if n <= 0 {
@@ -247,7 +242,6 @@ func (m *message) next(id int64) (next int64, row []byte, err error) {
 	return id + int64(step), row, nil
 }
 
-// gather adds the row that was scanned to the message that others get.
 func (w *worker) gather(id int64, created time.Time) {
 	w.row = w.table.Encode(w.shard, w.row[:0])
 	w.message.add(id, created, w.row)
@@ -256,7 +250,6 @@ func (w *worker) gather(id int64, created time.Time) {
 	}
 }
 
-// flush sends the rows that were gathered.
 func (w *worker) flush() {
 	m := &w.message
 	if len(m.body) == 0 {
@@ -274,7 +267,6 @@ func (w *worker) flush() {
 	m.begin(m.last, m.created)
 }
 
-// send publishes messages until ctx ends.
 func (w *worker) send(ctx context.Context) {
 	f := w.feed
 	for {
@@ -303,8 +295,8 @@ func (w *worker) send(ctx context.Context) {
 	}
 }
 
-// apply delivers the rows of a message behind the cursor. ok is false if the database must be read, because an earlier row is
-// missing, or the message does not fit the rows that were read.
+// apply delivers the rows of a message behind the cursor. ok is false if the database must be read: an earlier row is
+// missing, or the message contradicts the rows that were read.
 func (w *worker) apply(data []byte) (ok bool) {
 	var m message
 	if err := m.decode(data); err != nil {
@@ -345,8 +337,7 @@ func (w *worker) apply(data []byte) (ok bool) {
 	return true
 }
 
-// same tells whether the row at the cursor was made at this time. If it was made at another time, the database went back, and
-// ids come again.
+// same tells whether the row at the cursor was made at this time. If not, the database went back, and ids come again.
 func (w *worker) same(created time.Time) bool {
 	if created.IsZero() || w.created.IsZero() || created.Equal(w.created) {
 		return true

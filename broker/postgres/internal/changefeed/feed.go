@@ -23,14 +23,13 @@ type Config struct {
 	// Interval is the time between two looks at the tables, and Batch the most rows of a page.
 	Interval time.Duration
 	Batch    int
-	// Timeout bounds each statement, and with it the delivery of a page.
+	// Timeout bounds each statement, and the delivery of a page.
 	Timeout time.Duration
-	// Connections returns how many connections were made so far. It is called often.
+	// Connections returns how many connections were made. It is called often.
 	Connections func() uint64
 	// Listen is the connection for notifications; nil: none.
 	Listen *pgx.ConnConfig
-	// With a Fanout, nodes send each other the rows that they read; nil: each node reads everything. With a Fanout all tables
-	// have the same number of shards.
+	// With a Fanout all tables have the same number of shards. Nil: each node reads everything.
 	Fanout *Fanout
 	Logger *slog.Logger
 }
@@ -64,7 +63,7 @@ func New(cfg Config, tables ...*Table) *Feed {
 			workers[shard] = newWorker(f, i, t, shard)
 		}
 		f.workers = append(f.workers, workers)
-		// Subqueries with a limit, so that each is one step in an index for every estimate of the planner.
+		// Limits make each subquery one step in an index, whatever the planner estimates.
 		looks = append(looks, fmt.Sprintf(`SELECT %d, c.shard FROM unnest($%d::int[], $%d::bigint[]) AS c (shard, id)
 			WHERE (SELECT x.id FROM %s x WHERE x.shard_id = c.shard AND x.id > c.id ORDER BY x.id LIMIT 1) IS NOT NULL`, i, 2*i+1, 2*i+2, t.Name))
 		news = append(news, fmt.Sprintf(`SELECT %d, c.ordinal, n.id, n.created_at FROM unnest($1::int[], $%d::bigint[]) WITH ORDINALITY AS c (shard, id, ordinal),
@@ -76,10 +75,9 @@ func New(cfg Config, tables ...*Table) *Feed {
 	return f
 }
 
-// replaceTable turns a condition on x into a condition on y.
 func replaceTable(condition string) string { return strings.ReplaceAll(condition, "x.", "y.") }
 
-// After Begin the feed delivers all rows that are committed from now on, once it runs.
+// Begin makes the feed deliver all rows that are committed from now on, once it runs.
 func (f *Feed) Begin(ctx context.Context, db *pgxpool.Pool) error {
 	f.db = db
 	for _, workers := range f.workers {
@@ -114,8 +112,8 @@ func (f *Feed) Run(ctx context.Context) {
 	group.Wait()
 }
 
-// Wake makes the feed read a shard of a table at once, because a row of it was committed. If another node reads the shard for
-// all, that node finds the row.
+// Wake makes the feed read a shard at once, because a row was committed. If another node reads the shard for all, that
+// node finds the row.
 func (f *Feed) Wake(table, shard int) {
 	if w := f.workers[table][shard]; w.reads() {
 		w.signal()
@@ -125,7 +123,7 @@ func (f *Feed) Wake(table, shard int) {
 // Look makes the feed look at all shards at once.
 func (f *Feed) Look() { enginekit.Signal(f.kick) }
 
-// Lags returns of each shard how old its newest row was when it was delivered, the greatest of all tables.
+// Lags returns by shard the age of the newest row at its delivery, the greatest of all tables.
 func (f *Feed) Lags() []time.Duration {
 	var lags []time.Duration
 	for _, workers := range f.workers {
@@ -137,10 +135,10 @@ func (f *Feed) Lags() []time.Duration {
 	return lags
 }
 
-// minLookPause is how long notifications that follow one another gather.
+// minLookPause is how long notifications gather.
 const minLookPause = 5 * time.Millisecond
 
-// scout looks which shards have new rows, in one query for all of them, and wakes their workers.
+// scout finds shards with new rows, in one query, and wakes their workers.
 func (f *Feed) scout(ctx context.Context) {
 	ticker := time.NewTicker(f.cfg.Interval)
 	defer ticker.Stop()
@@ -170,7 +168,7 @@ func (f *Feed) scout(ctx context.Context) {
 	}
 }
 
-// Rows of a look that describe the server. Other rows have the number of a table.
+// Rows of a look about the server. Other rows have the number of a table.
 const (
 	standby  = -1
 	readOnly = -2
@@ -221,8 +219,7 @@ func (f *Feed) look(ctx context.Context) error {
 	return err
 }
 
-// Unread calls newest with the newest row for each table and each of the shards that have rows that are not read yet. The shard
-// is shards[i].
+// Unread calls newest with the newest row of each table and of shards[i], if it has rows that are not read yet.
 func (f *Feed) Unread(ctx context.Context, shards []int32, newest func(table, i int, id int64, created time.Time)) error {
 	args := []any{shards}
 	for _, workers := range f.workers {
@@ -246,7 +243,6 @@ func (f *Feed) Unread(ctx context.Context, shards []int32, newest func(table, i 
 	return err
 }
 
-// failedListens are the pauses between attempts to listen.
 var failedListens = enginekit.Backoff{Min: time.Second, Max: 30 * time.Second}
 
 // listen looks at the tables when notifications come. Without them the interval is enough.
@@ -289,7 +285,7 @@ func (f *Feed) listenOnce(ctx context.Context, listening func()) error {
 	}
 }
 
-// Health returns the duration of the last look, the number of outages, and the present error.
+// Health returns the duration of the last look, the outages, and the present error.
 func (f *Feed) Health() (delay time.Duration, outages uint64, err error) {
 	err = f.outage.Err()
 	f.each(func(w *worker) {

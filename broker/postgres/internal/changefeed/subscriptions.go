@@ -10,22 +10,20 @@ import (
 )
 
 const (
-	// maxNamed is how many channels of a shard are named to the server, so that it sends their rows only. Beyond that it
-	// sends all rows: most nodes with so many subscriptions need most rows.
+	// maxNamed is how many channels of a shard are named to the server, so that it sends only their rows. A node with
+	// more most likely needs most rows.
 	maxNamed = 128
 	// maxGathered is how many calls of Subscribe share a query.
 	maxGathered = 10_000
-	// tableCount is how many tables have rows of channels.
-	tableCount = 2
+	tableCount  = 2
 )
 
 // RowIDs are the ids of rows by table.
 type RowIDs [tableCount]int64
 
-// Subscriptions are the channels that a node delivers. Any goroutine may call the methods.
-//
-// Rows that were committed before a subscription may still be unread by the node when the subscription begins. Therefore Subscribe
-// asks the database for the newest rows, in one query for all calls at a time, and only later rows are delivered to the channels.
+// Subscriptions are the channels that a node delivers. Any goroutine may call the methods. When a subscription begins,
+// the node may not have read earlier rows yet. So Subscribe asks the database for the newest rows, in one query for all
+// calls at a time, and only later rows are delivered.
 type Subscriptions struct {
 	shards []shardSubscriptions
 	queue  *groupcommit.Queue[*subscribeCall]
@@ -47,19 +45,17 @@ type channelStart struct {
 	after RowIDs
 }
 
-// subscribeCall is a call of Subscribe that waits.
 type subscribeCall struct {
 	groupcommit.Job
 	begins []*channelStart
 	err    error
 }
 
-// CommitJob implements groupcommit.Item.
 func (c *subscribeCall) CommitJob() *groupcommit.Job { return &c.Job }
 
-// NewSubscriptions returns an empty set. unread asks the database for the newest rows of shards that the node has not read
-// yet. It returns their ids, 0 if there are none. If it returns nil, the rows are not known, and nothing is left out. run
-// runs a function on a goroutine; it returns false if there are no more goroutines.
+// NewSubscriptions returns an empty set. unread asks the database for the newest rows of shards that the node has not
+// read yet: their ids, 0 for none, or nil if they are not known; then nothing is left out. run runs a function on a
+// goroutine; it returns false if there are no more.
 func NewSubscriptions(shards int, unread func(shards []int32) ([]RowIDs, error), run func(func()) bool) *Subscriptions {
 	s := &Subscriptions{shards: make([]shardSubscriptions, shards)}
 	for i := range s.shards {
@@ -81,7 +77,7 @@ func (s *Subscriptions) of(ch string) *shardSubscriptions {
 	return &s.shards[schema.ShardOf(ch, len(s.shards))]
 }
 
-// Subscribe adds channels. When it has returned, they are delivered from a row on that was committed during the call.
+// Subscribe adds channels. When it has returned, they are delivered from a row of the time of the call on.
 func (s *Subscriptions) Subscribe(ctx context.Context, channels []string) error {
 	c := &subscribeCall{begins: s.add(channels)}
 	if len(c.begins) == 0 {
@@ -96,7 +92,7 @@ func (s *Subscriptions) Subscribe(ctx context.Context, channels []string) error 
 	return c.err
 }
 
-// add adds channels, and returns the begins that are not known yet.
+// add returns the starts that are not known yet.
 func (s *Subscriptions) add(channels []string) (unknown []*channelStart) {
 	for _, ch := range channels {
 		index := schema.ShardOf(ch, len(s.shards))
@@ -117,7 +113,6 @@ func (s *Subscriptions) add(channels []string) (unknown []*channelStart) {
 	return unknown
 }
 
-// ask finds out where the channels of calls begin.
 func (s *Subscriptions) ask(batch []*subscribeCall, unread func([]int32) ([]RowIDs, error)) {
 	var shards []int32
 	index := make([]int, len(s.shards)) // of a shard among them, from 1 on
@@ -144,7 +139,6 @@ func (s *Subscriptions) ask(batch []*subscribeCall, unread func([]int32) ([]RowI
 	}
 }
 
-// begin notes the rows after which the delivery of a channel begins.
 func (s *shardSubscriptions) begin(b *channelStart, after RowIDs) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,7 +167,7 @@ func (s *Subscriptions) Remove(channels []string) {
 	}
 }
 
-// Has tells whether a row of a channel is to be delivered.
+// Has tells whether a row is to be delivered.
 func (s *Subscriptions) Has(ch string, table int, id int64) bool {
 	of := s.of(ch)
 	of.mu.RLock()
@@ -182,7 +176,7 @@ func (s *Subscriptions) Has(ch string, table int, id int64) bool {
 	return ok && (b == nil || b.known && id > b.after[table])
 }
 
-// Lost notes that a table has lost rows of a shard, so that ids come again.
+// Lost notes that a table lost rows of a shard, so that ids come again.
 func (s *Subscriptions) Lost(table, shard int) {
 	of := &s.shards[shard]
 	of.mu.Lock()

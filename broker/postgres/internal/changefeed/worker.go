@@ -1,8 +1,7 @@
-// Package changefeed follows tables into which others insert rows: it reads the rows of each shard in the order of their ids, each row
-// once, and delivers the rows of the channels that the node is subscribed to.
-//
-// Within a shard, ids are committed in their order, because a transaction that inserts a row holds a lock on the shard until the
-// commit. A reader that has read a row has read all rows before it, and a cursor per shard is enough.
+// Package changefeed follows tables into which others insert rows: it reads the rows of each shard in the order of their
+// ids, each row once, and delivers those of the node's channels. A transaction that inserts a row holds a lock on the
+// shard until the commit, so ids are committed in their order: a reader of a row has read all rows before it, and a
+// cursor per shard is enough.
 package changefeed
 
 import (
@@ -28,29 +27,28 @@ type Table struct {
 	Shards int
 	// Columns of table x that Scan needs.
 	Columns string
-	// Wanted is a condition on x for rows that are needed, with $3 for an argument of a type such as text[]. Other rows are passed over.
+	// Wanted is a condition on x for rows that are needed, with $3 for an argument such as text[].
 	Wanted string
-	// Want returns the argument, for a shard. Unless all is set, the server does not send rows that fail Wanted. If current
-	// returns false when the rows come, they are read once more.
+	// Want returns the argument. Unless all is set, the server leaves out rows that fail Wanted. If current returns
+	// false when the rows come, they are read once more.
 	Want func(shard int) (arg any, all bool, current func() bool)
-	// Scan reads a row whose first columns have the targets ahead, and keeps it until Deliver hands it over.
+	// Scan reads a row, whose first columns have the targets ahead, and keeps it for Deliver.
 	Scan func(shard int, rows pgx.Rows, ahead ...any) error
-	// Deliver hands over the row that Scan has read, and its id. Shards deliver at the same time.
+	// Deliver hands over the row of Scan. Shards deliver at the same time.
 	Deliver func(shard int, id int64)
-	// Encode appends the row that Scan has read, and Decode keeps an encoded one until Deliver hands it over. Only a Fanout
-	// needs them.
+	// Encode appends the row of Scan, and Decode keeps an encoded one for Deliver. Only a Fanout needs them.
 	Encode func(shard int, dst []byte) []byte
 	Decode func(shard int, data []byte) error
-	// Reached is called before rows of a shard are handed over or passed over: id is the last of them. created is when that
-	// row was made, zero if that is not known yet; then there is another call with it. Nil: no call.
+	// Reached is called before rows are handed over or passed over: id is the last of them, made at created, which is
+	// zero if that is not known yet; then there is another call with it. Nil: no call.
 	Reached func(shard int, id int64, created time.Time)
-	// Lost is called when rows of a shard may have been passed over: the database lost rows that were delivered before. id
-	// and created describe the newest row that is left; they are 0 if there is none.
+	// Lost is called when the database lost rows that were delivered, so that others may have been passed over. id and
+	// created are the newest row that is left, 0 for none.
 	Lost func(shard int, id int64, created time.Time)
 }
 
-// InOrder is a statement that makes later statements of its transaction read rows in the order of an index. Without
-// statistics, which the partition of a day does not have at first, the planner would rather sort all rows that wait.
+// InOrder makes later statements of its transaction read rows in the order of an index. Without statistics, which the
+// partition of a day lacks at first, the planner would rather sort all rows that wait.
 const InOrder = "SELECT set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true)"
 
 // worker reads a shard. Only its goroutine uses it, apart from the atomics.
@@ -83,7 +81,6 @@ func newWorker(f *Feed, index int, t *Table, shard int) *worker {
 	if f.cfg.Fanout != nil {
 		w.inbox, w.sending = make(chan []byte, maxReceived), make(chan []byte, maxSending)
 	}
-	// The limit is a constant for the planner.
 	page := fmt.Sprintf(`%s FROM %s x WHERE x.shard_id = $1 AND x.id > $2 ORDER BY x.id LIMIT %d`, "%s", t.Name, f.cfg.Batch)
 	w.plain = fmt.Sprintf("SELECT x.id, true, 0, x.created_at, x.id, "+page, t.Columns)
 	// The last row of the page tells how far it goes. Its columns are not sent if it is not wanted.
@@ -113,7 +110,6 @@ func (w *worker) reached(id int64, created time.Time) {
 	}
 }
 
-// newest returns the newest row of the shard, 0 if there is none.
 func (w *worker) newest(ctx context.Context, db *pgxpool.Pool) (id int64, created time.Time, err error) {
 	batch := ordered("SELECT id, created_at FROM "+w.table.Name+" WHERE shard_id = $1 ORDER BY id DESC LIMIT 1", w.shard)
 	results := db.SendBatch(ctx, batch)
@@ -128,7 +124,6 @@ func (w *worker) newest(ctx context.Context, db *pgxpool.Pool) (id int64, create
 	return id, created, err
 }
 
-// ordered puts InOrder before a statement.
 func ordered(sql string, args ...any) *pgx.Batch {
 	var batch pgx.Batch
 	batch.Queue(InOrder)
@@ -136,10 +131,8 @@ func ordered(sql string, args ...any) *pgx.Batch {
 	return &batch
 }
 
-// failedReads are the pauses after reads that failed.
 var failedReads = enginekit.Backoff{Min: 20 * time.Millisecond, Max: time.Second}
 
-// run reads until ctx ends.
 func (w *worker) run(ctx context.Context) {
 	failures := 0
 	for ctx.Err() == nil {
@@ -158,7 +151,7 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// await returns when the database must be read. Until then it delivers the rows that other nodes have read.
+// await returns when the database must be read. Until then it delivers what other nodes have read.
 func (w *worker) await(ctx context.Context) {
 	for {
 		select {
@@ -186,8 +179,8 @@ func (w *worker) recovered() {
 	}
 }
 
-// check makes sure, if there are new connections or doubts, that the server still has the last row that was read. If it does not, its
-// data went back (a standby that was behind has become the primary), and ids come again.
+// check makes sure, after new connections or doubts, that the server still has the last row that was read. If not, its
+// data went back (a standby that was behind became the primary), and ids come again.
 func (w *worker) check(ctx context.Context) (err error) {
 	connections := w.feed.cfg.Connections()
 	doubt := w.doubt.Swap(false)
@@ -224,7 +217,6 @@ func (w *worker) check(ctx context.Context) (err error) {
 	return nil
 }
 
-// read reads and delivers a page. more tells that there may be another one.
 func (w *worker) read(ctx context.Context) (more bool, err error) {
 	again := true
 	for try := 0; again; try++ {
@@ -241,8 +233,8 @@ func (w *worker) read(ctx context.Context) (more bool, err error) {
 	return more, err
 }
 
-// page reads a page by a statement, and delivers the rows while they come. again is set if others are wanted by now, or
-// if the connection is new.
+// page delivers the rows of a statement while they come. again is set if others are wanted by now, or if the connection
+// is new.
 func (w *worker) page(ctx context.Context, sql string, args []any, current func() bool, again *bool) (more bool, err error) {
 	*again = false
 	ctx, cancel := context.WithTimeout(ctx, w.feed.cfg.Timeout)
@@ -274,7 +266,7 @@ func (w *worker) page(ctx context.Context, sql string, args []any, current func(
 			if last > id { // rows that were not sent are passed over
 				w.reached(last, time.Time{})
 			}
-			// The statement has seen everything that was committed before its first row came. A channel that is wanted later
+			// The statement saw everything that was committed before its first row came; a channel that is wanted later
 			// needs later rows only.
 			if !current() || w.feed.cfg.Connections() != w.checked {
 				*again = true
@@ -302,7 +294,7 @@ func (w *worker) page(ctx context.Context, sql string, args []any, current func(
 	return max(n, got) == w.feed.cfg.Batch, rows.Err()
 }
 
-// noteLag notes that a row was delivered. The clocks of the server and of the node may differ.
+// noteLag: the clocks of the server and of the node may differ.
 func (w *worker) noteLag(created time.Time) { w.lag.Store(int64(max(time.Since(created), 0))) }
 
 // signal makes the worker read the shard.

@@ -14,10 +14,9 @@ var ErrClosed = errors.New("postgres: closed")
 // ErrFull is the error of jobs that find too many others waiting.
 var ErrFull = errors.New("postgres: too much waits to be written")
 
-// maxWaiting bounds the jobs of a queue that wait.
 const maxWaiting = 100_000
 
-// Job is one piece of work, of a Group. After waiting for the group, the caller may look at the outcome if Done returns true.
+// Job is one piece of work, of a Group. After Wait, the caller may look at the outcome if Done returns true.
 type Job struct {
 	state atomic.Int32
 	group *Group
@@ -36,7 +35,6 @@ type Group struct {
 	ended chan struct{}
 }
 
-// NewGroup returns a group of n jobs.
 func NewGroup(n int) *Group {
 	g := &Group{ended: make(chan struct{})}
 	g.left.Store(int64(n))
@@ -64,7 +62,7 @@ func (j *Job) Finish() {
 	}
 }
 
-// Done reports whether the job has ended. If it has not, it is not begun any more, unless it was.
+// Done reports whether the job has ended. If not, it is not begun any more, unless it was.
 func (j *Job) Done() bool {
 	return !j.state.CompareAndSwap(waiting, abandoned) && j.state.Load() == done
 }
@@ -75,14 +73,12 @@ type Item interface {
 	CommitJob() *Job
 }
 
-// Queue writes items in their order, a batch at a time. The fields are constant once it is used.
+// Queue writes items in their order, a batch at a time. The fields are constant.
 type Queue[T Item] struct {
 	// Write writes a batch and sets the outcome of each item.
 	Write func(batch []T)
-	// Fail sets an error as the outcome of an item.
-	Fail func(item T, err error)
-	// Fits reports whether an item may join a batch.
-	Fits func(batch []T, item T) bool
+	Fail  func(item T, err error)
+	Fits  func(batch []T, item T) bool
 	// Go runs a function on a goroutine; it returns false if there are no more goroutines.
 	Go func(func()) bool
 
@@ -120,7 +116,6 @@ func (q *Queue[T]) refuse(items []T, err error) {
 	}
 }
 
-// run writes batches until no items are left.
 func (q *Queue[T]) run() {
 	for {
 		batch := q.take()
@@ -134,7 +129,6 @@ func (q *Queue[T]) run() {
 	}
 }
 
-// take takes the next batch. It leaves out abandoned items.
 func (q *Queue[T]) take() []T {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -160,7 +154,7 @@ func (q *Queue[T]) take() []T {
 	return batch
 }
 
-// Close makes waiting items fail, and all later ones. The batch under way is not affected.
+// Close makes waiting items fail, and all later ones. The batch under way goes on.
 func (q *Queue[T]) Close() {
 	q.mu.Lock()
 	q.closed = true

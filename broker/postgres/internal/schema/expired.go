@@ -19,7 +19,7 @@ type Execer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// DeleteExpired deletes expired rows. Rows that are about to be renewed are left out.
+// DeleteExpired leaves out rows that are about to be renewed.
 func (s *Set) DeleteExpired(ctx context.Context, db Execer) error {
 	for _, table := range s.Expiring {
 		unless := ""

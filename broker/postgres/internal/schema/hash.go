@@ -19,7 +19,6 @@ func HashText(s string) uint32 {
 		a, b, c = mix(a+word(s), b+word(s[4:]), c+word(s[8:]))
 		s = s[12:]
 	}
-	// The lowest byte of c is the lowest byte of the length.
 	var tail [12]byte
 	copy(tail[:], s)
 	rest := string(tail[:])

@@ -1,8 +1,7 @@
 package schema
 
-// maxExponent is the greatest exponent of a number in a payload, positive or negative. PostgreSQL keeps the numbers of a
-// jsonb without an exponent and writes all of their digits: the 8 bytes of 1e131071 become 131,072 for each reader. Floating
-// point numbers of 64 bits have exponents up to 324.
+// maxExponent bounds exponents in payloads. PostgreSQL writes all digits of the numbers of a jsonb: the 8 bytes of
+// 1e131071 become 131,072 for each reader. Floating point numbers of 64 bits have exponents up to 324.
 const maxExponent = 400
 
 // grows tells whether a number in a JSON text has a greater exponent.
@@ -26,7 +25,7 @@ func grows(json []byte) bool {
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// exponent returns the absolute value of the exponent that text begins with, at most a bit more than maxExponent.
+// exponent returns the absolute value of the exponent that text begins with, cut near maxExponent.
 func exponent(text []byte) int {
 	if len(text) > 0 && (text[0] == '+' || text[0] == '-') {
 		text = text[1:]

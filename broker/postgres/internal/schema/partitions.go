@@ -8,19 +8,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// lockTimeout is how long changes of partitions wait for transactions that use their table. Publishers queue behind
-// them meanwhile.
+// lockTimeout is how long changes of partitions wait for transactions that use their table: publishers queue behind
+// them.
 const lockTimeout = "SET LOCAL lock_timeout = '300ms'"
 
 const dayFormat = "2006_01_02"
 
-// Partition makes the partitions of today and of lookahead further days, as the server's clock says, unless they are
-// there. Each day is a transaction of its own. Rows that the default partition took meanwhile move to them.
+// Partition makes the missing partitions of today and of lookahead further days, by the server's clock. Each day is a
+// transaction. Rows that the default partition took meanwhile move to them.
 func (s *Set) Partition(ctx context.Context, db Querier, lookahead int) error {
 	return s.partition(ctx, db, lookahead, lockTimeout)
 }
 
-// partition is Partition. first is executed in front of each day, unless it is empty.
+// partition executes first in front of each day, unless it is empty.
 func (s *Set) partition(ctx context.Context, db Querier, lookahead int, first string) error {
 	days, today, err := s.partitions(ctx, db)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Set) partitions(ctx context.Context, db Querier) (days map[time.Time]bo
 	return days, today, nil
 }
 
-// addDay makes a partition. It is attached rather than created in place, which would lock out all who use the table.
+// addDay attaches a partition. Creating it in place would lock out all who use the table.
 func (s *Set) addDay(ctx context.Context, tx pgx.Tx, day time.Time, first string) error {
 	name := s.dayName(day)
 	from, to := day.Format(time.DateOnly)+" 00:00:00+00", day.AddDate(0, 0, 1).Format(time.DateOnly)+" 00:00:00+00"
@@ -91,7 +91,7 @@ func (s *Set) addDay(ctx context.Context, tx pgx.Tx, day time.Time, first string
 	return nil
 }
 
-// Drop drops the partitions whose newest row is older than a number of days, and such rows of the default partition.
+// Drop drops partitions whose newest row is older than so many days, and such rows of the default partition.
 func (s *Set) Drop(ctx context.Context, db Querier, retention int) error {
 	days, today, err := s.partitions(ctx, db)
 	if err != nil {

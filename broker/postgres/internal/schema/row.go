@@ -26,12 +26,11 @@ func CheckName(name string) error {
 	return nil
 }
 
-// isText tells whether PostgreSQL takes s as text.
 func isText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
 
-// CheckPublication returns protocol.ErrorBadRequest for a publication that cannot be stored: with strings that are not UTF-8 or contain
-// NUL, with versions beyond 2^63-1, or, unless the payloads are binary, with payloads that are not JSON or that have numbers
-// with an exponent beyond maxExponent.
+// CheckPublication returns protocol.ErrorBadRequest for a publication that cannot be stored: strings that are not UTF-8
+// or contain NUL, versions beyond 2^63-1, and, unless payloads are binary, payloads that are not JSON or have exponents
+// beyond maxExponent.
 func CheckPublication(pub *channel.Publication, binary bool) error {
 	ok := pub.Version <= math.MaxInt64 && isText(pub.Key)
 	for name, value := range pub.Tags {
@@ -67,7 +66,7 @@ func CheckInfo(info *channel.ClientInfo, binary bool) error {
 	return nil
 }
 
-// Arrays are publications as arrays, one per column. Columns that no publication needs are nil.
+// Arrays are publications by column. Columns that no publication needs are nil.
 type Arrays struct {
 	Binary bool
 
@@ -132,7 +131,7 @@ func (a *Arrays) info(at int, info *channel.ClientInfo) {
 	}
 }
 
-// Args appends the columns to args: data, tags, client and user, the infos, time and version.
+// Args appends data, tags, client and user, the infos, time and version.
 func (a *Arrays) Args(args []any) []any {
 	if a.Binary {
 		return append(args, a.bytes, a.tags, a.client, a.user, a.bconn, a.bchan, a.time, a.version)
@@ -140,7 +139,7 @@ func (a *Arrays) Args(args []any) []any {
 	return append(args, a.text, a.tags, a.client, a.user, a.conn, a.chann, a.time, a.version)
 }
 
-// Keyed appends further columns: the key if there is no column for it yet, whether it was removed, and the score.
+// Keyed appends the key if there is no column for it yet, whether it was removed, and the score.
 func (a *Arrays) Keyed(args []any, key bool) []any {
 	if key {
 		args = append(args, a.key)
@@ -239,7 +238,7 @@ func NewInfo(client, user *string, conn, chann []byte) *channel.ClientInfo {
 	return &channel.ClientInfo{Client: value(client), User: value(user), ConnInfo: conn, ChanInfo: chann}
 }
 
-// ParseTags reads tags. An application may have written values that are not strings: they become their JSON.
+// ParseTags reads tags. Values of an application that are not strings become their JSON.
 func ParseTags(data []byte) map[string]string {
 	if len(data) == 0 {
 		return nil

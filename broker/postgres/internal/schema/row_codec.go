@@ -44,7 +44,6 @@ func (r *Row) Append(dst []byte) []byte {
 	return dst
 }
 
-// appendPart encodes the fields that Row has of the publication and of the publication before it.
 func appendPart(dst []byte, p *channel.Publication) []byte {
 	dst = binary.AppendVarint(dst, p.Time)
 	dst = appendData(dst, p.Data)
@@ -59,7 +58,6 @@ func appendText(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
 }
 
-// appendData tells nil from empty data.
 func appendData(dst, data []byte) []byte {
 	if data == nil {
 		return append(dst, 0)

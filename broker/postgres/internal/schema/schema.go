@@ -1,6 +1,6 @@
-// Package schema is the form of the engine's data in PostgreSQL: tables and functions with their migrations and daily partitions,
-// the removal of rows that have expired, rows as publications and publications as arguments of the functions, and the hash that
-// spreads channels over shards.
+// Package schema is the form of the engine's data in PostgreSQL: tables and functions with their migrations and daily
+// partitions, the removal of expired rows, rows as publications and publications as arguments of the functions, and the
+// hash that spreads channels over shards.
 package schema
 
 import (
@@ -22,17 +22,17 @@ const minServer = 130000
 
 // Set is a group of tables with a version of their own: streams, maps, or control messages.
 type Set struct {
-	// Name is the beginning of the names of its tables and functions: cf_stream, cf_binary_map, cf_controller.
+	// Name begins the names of its tables and functions: cf_stream, cf_binary_map, cf_controller.
 	Name string
 	// Outbox is the partitioned table that nodes read, Notify the channel of notifications.
 	Outbox, Notify string
-	// Expiring are the tables whose rows end at expires_at. Meta is one of them, whose rows stay while State has rows of
+	// Expiring are the tables whose rows end at expires_at. Rows of Meta, one of them, stay while State has rows of
 	// their channel.
 	Expiring    []string
 	Meta, State string
 
-	// Partitions is how many days have a partition of the outbox, as Partition and Drop have last seen. DeletedMeta and Deleted
-	// count the rows of channels and of idempotency keys that DeleteExpired has deleted.
+	// Partitions is how many days have a partition of the outbox, as Partition and Drop saw last. DeletedMeta and
+	// Deleted count rows of channels and of idempotency keys that DeleteExpired has deleted.
 	Partitions           atomic.Int64
 	DeletedMeta, Deleted atomic.Uint64
 
@@ -42,7 +42,7 @@ type Set struct {
 
 // Sets of a prefix.
 type Sets struct {
-	// The node uses Stream, Map and Control; All has the other variant, too.
+	// All has the sets of the other encoding, too.
 	Stream, Map, Control *Set
 	All                  []*Set
 }
@@ -61,7 +61,6 @@ func NewSets(prefix string, binary bool) Sets {
 	return s
 }
 
-// variantOf names the sets of streams and maps.
 func variantOf(prefix string, binary bool) (stream, entries *Set) {
 	data, wire, show := "jsonb", "text", "r.out_current_data::text"
 	if binary {
@@ -97,7 +96,6 @@ func (s *Set) Locks() string { return s.Name + "_shard_lock" }
 
 func (s *Set) versions() string { return s.Name + "_schema_version" }
 
-// Work is a set that a node will use, or only makes.
 type Work struct {
 	Set *Set
 	// Shards is how many the set has. 0 leaves the present shards, or makes 1.
@@ -106,8 +104,8 @@ type Work struct {
 	Listens bool
 }
 
-// Init brings sets to the version that this program knows, all in one transaction, and gives them their shards. With skip, it
-// only checks that the sets have that version.
+// Init brings sets to the version that this program knows, in one transaction, and gives them their shards. With skip,
+// it only checks the versions.
 func Init(ctx context.Context, conn *pgx.Conn, list []Work, lookahead int, skip bool) error {
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		var server int
@@ -160,7 +158,6 @@ func (w *Work) init(ctx context.Context, tx pgx.Tx, schema string, lookahead int
 	return w.reconcile(ctx, tx)
 }
 
-// version returns the version of the tables; 0 if there are none.
 func (s *Set) version(ctx context.Context, tx pgx.Tx) (version int, err error) {
 	var kind string
 	err = tx.QueryRow(ctx, "SELECT coalesce((SELECT relkind::text FROM pg_class WHERE oid = to_regclass($1)), '')", s.Outbox).Scan(&kind)
@@ -178,7 +175,6 @@ func (s *Set) version(ctx context.Context, tx pgx.Tx) (version int, err error) {
 	return version, err
 }
 
-// migrate executes the files that lead from a version to the newest.
 func (s *Set) migrate(ctx context.Context, tx pgx.Tx, schema string, version int) error {
 	if version == len(s.migrations) {
 		return nil
@@ -204,7 +200,6 @@ func (s *Set) migrate(ctx context.Context, tx pgx.Tx, schema string, version int
 	return err
 }
 
-// reconcile gives the table of locks a row for each shard.
 func (w *Work) reconcile(ctx context.Context, tx pgx.Tx) error {
 	locks := w.Set.Locks()
 	if w.Shards == 0 {
@@ -220,7 +215,6 @@ func (w *Work) reconcile(ctx context.Context, tx pgx.Tx) error {
 	return w.listen(ctx, tx)
 }
 
-// listen makes the functions notify, if the node listens.
 func (w *Work) listen(ctx context.Context, tx pgx.Tx) error {
 	if !w.Listens {
 		return nil

@@ -12,11 +12,10 @@ type Row struct {
 	Created time.Time // zero: not known
 }
 
-// maxChanged is how many channels of a shard a Floor keeps one by one.
 const maxChanged = 4096
 
-// Floor is what an answer about the channels of a shard must contain at least, because this node has seen it already. Any
-// goroutine may call the methods.
+// Floor is what an answer about a shard must contain at least, because this node has seen it. Any goroutine may call the
+// methods.
 type Floor struct {
 	mu  sync.Mutex
 	top Row
@@ -29,7 +28,7 @@ type Floor struct {
 
 const unknown = math.MaxInt64
 
-// Raise notes that this node has seen a row, and everything that was committed before it.
+// Raise notes that this node has seen a row, and all that was committed before it.
 func (f *Floor) Raise(row Row) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -38,14 +37,14 @@ func (f *Floor) Raise(row Row) {
 	}
 }
 
-// Reset says that the database went back, and row is the newest that it still has.
+// Reset says that the database went back to row.
 func (f *Floor) Reset(row Row) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.top, f.changed, f.all = row, nil, row.ID // the earlier changes of the channels are as uncertain
 }
 
-// Changed says that a channel has changed without a row in the outbox, and that row was the newest after that.
+// Changed says that a channel has changed without a row in the outbox; row was the newest after that.
 func (f *Floor) Changed(ch string, row int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -68,7 +67,7 @@ func (f *Floor) Changed(ch string, row int64) {
 	f.changed[ch] = max(f.changed[ch], row)
 }
 
-// Blind notes that channels have changed, and that the newest row after that is not known.
+// Blind notes that channels have changed, and the newest row after that is not known.
 func (f *Floor) Blind() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -95,8 +94,8 @@ func (f *Floor) Sees(row int64, n uint64) {
 	}
 }
 
-// Of returns the row that a server must have to answer about a channel. ok is false if no row shows enough: none was read
-// yet, or the channel has changed since.
+// Of returns the row that a server must have to answer about a channel. ok is false if no row shows enough: none was
+// read yet, or the channel has changed since.
 func (f *Floor) Of(ch string) (row Row, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,14 +13,13 @@ import (
 	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 )
 
-// Floors are the floors of the shards of some tables.
 type Floors struct {
 	outboxes []string // names of the tables
 	shards   int
 	list     [][]*Floor
 }
 
-// NewFloors returns the floors of tables, which all have as many shards.
+// NewFloors returns the floors of tables with equally many shards.
 func NewFloors(shards int, outboxes ...string) *Floors {
 	f := &Floors{outboxes: outboxes, shards: shards}
 	for range outboxes {

@@ -23,12 +23,11 @@ type Sender interface {
 	SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
 }
 
-// errBehind says that a server does not have a row.
 var errBehind = errors.New("the server lacks what this node has seen")
 
-// Ask executes a query, and returns the newest row of its shard after that, which shows how new the answer is. All is one
-// transaction. With floor, the server has to have that row, otherwise the error is errBehind. Rows come in any case, and count
-// only if there is no error.
+// Ask executes a query, and returns the newest row of its shard after that, which shows how new the answer is, in one
+// transaction. A server without the row floor, if it is given, makes the error errBehind. Rows come in any case, and
+// count only without an error.
 func (q *Query) Ask(ctx context.Context, db Sender, floor *Row) (newest Row, err error) {
 	var batch pgx.Batch
 	if floor != nil {
@@ -73,7 +72,7 @@ func (q *Query) read(results pgx.BatchResults, proof bool) (newest Row, err erro
 	return newest, err
 }
 
-// Plain executes the query without anything else.
+// Plain executes the query alone.
 func (q *Query) Plain(ctx context.Context, db interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }) error {

@@ -1,5 +1,5 @@
-// Package standby reads from standbys, and decides whether their answers are new enough: a standby is behind the primary, by
-// milliseconds or by hours. It may be away, or be a server of another database.
+// Package standby reads from standbys, and decides whether their answers are new enough: a standby is behind the primary
+// by milliseconds or hours, away, or a server of another database.
 package standby
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 )
 
-// A server is not asked during a pause: after failures, and when it was behind several times in a row.
+// Pauses after failures, and after several answers in a row that were too old.
 var (
 	failedPauses = enginekit.Backoff{Min: time.Second, Max: 30 * time.Second}
 	behindPauses = enginekit.Backoff{Min: 50 * time.Millisecond, Max: time.Second}
@@ -28,12 +28,10 @@ const patience = 4
 
 // Set is a number of servers. Each answers for some channels.
 type Set struct {
-	list []*Server
-	// Answers that counted, answers that did not, because they were or may have been too old, and questions without an answer.
+	list                       []*Server
 	answers, repeats, failures atomic.Uint64
 }
 
-// Server is one of them.
 type Server struct {
 	set  *Set
 	name string
@@ -54,7 +52,7 @@ type Config struct {
 	Logger  *slog.Logger
 }
 
-// New returns a set that connects to its servers when they are asked. The caller calls Close.
+// New returns a set that connects when it is asked. The caller calls Close.
 func New(ctx context.Context, cfg Config, names []string, pools []*pgxpool.Config) (*Set, error) {
 	s := &Set{}
 	for i, name := range names {
@@ -86,7 +84,7 @@ func (s *Set) Of(ch string) *Server {
 	return r
 }
 
-// Counts returns how many answers counted, how many reads were repeated because the answer was or may have been too old, and
+// Counts returns how many answers counted, how many reads were repeated because the answer may have been too old, and
 // how many questions had no answer.
 func (s *Set) Counts() (answers, repeats, failures uint64) {
 	return s.answers.Load(), s.repeats.Load(), s.failures.Load()
@@ -95,10 +93,10 @@ func (s *Set) Counts() (answers, repeats, failures uint64) {
 // Answered counts an answer that the caller uses.
 func (s *Set) Answered() { s.answers.Add(1) }
 
-// Repeated counts an answer that the caller does not use, because it may be too old in spite of what Ask says.
+// Repeated counts an answer that may be too old in spite of what Ask says.
 func (s *Set) Repeated() { s.repeats.Add(1) }
 
-// Ask asks the server about a channel of a shard, and tells whether the answer has all that f says.
+// Ask tells whether the answer has all that f says.
 func (s *Server) Ask(ctx context.Context, ch string, f *Floor, q *Query) bool {
 	floor, ok := f.Of(ch)
 	if !ok {
@@ -123,7 +121,6 @@ func (s *Server) Ask(ctx context.Context, ch string, f *Floor, q *Query) bool {
 	return false
 }
 
-// recovered ends the time of failures.
 func (s *Server) recovered() {
 	s.mu.Lock()
 	failed := s.failed
@@ -134,7 +131,6 @@ func (s *Server) recovered() {
 	}
 }
 
-// late gives the server a pause when it is behind again and again.
 func (s *Server) late() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +143,7 @@ func (s *Server) late() {
 	s.rests++
 }
 
-// fail gives the server a pause, and logs the first failure. Failures of questions from before the pause do not count.
+// fail begins a pause, and logs the first failure. Questions from before the pause do not count.
 func (s *Server) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
