@@ -42,8 +42,7 @@ func testBatch(f *fixture) {
 	f.begins(deaf, "marker", "shared")
 }
 
-// testBatchHistory checks positions, events and history of a batch, and one with a context
-// that has ended.
+// testBatchHistory also has a batch whose context has ended.
 func testBatchHistory(f *fixture) {
 	one, two := f.channel(), f.channel()
 	stored := f.kept(10)

@@ -1,6 +1,6 @@
-// Package brokertest is the conformance suite of the engines. It tests what broker.Broker and
-// broker.PresenceManager promise, what docs/recovery.md says of history and positions, and that
-// an engine does exactly what its traits say. Every engine passes it.
+// Package brokertest is the conformance suite of the engines. It tests the promises of broker.Broker and
+// broker.PresenceManager, the rules of docs/recovery.md for history and positions, and that the traits of an engine are
+// true. Every engine passes it.
 package brokertest
 
 import (
@@ -23,35 +23,32 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// Capabilities complete the traits of an engine: which channels it takes, how time passes for it, and which faults can
-// happen. The zero value is an engine that takes any channel, on the wall clock, without faults.
+// Capabilities complete the traits of an engine: its channels, its time, and its faults. The zero value is an engine
+// that takes any channel, on the wall clock, without faults.
 type Capabilities struct {
-	// ValidChannel tells which names channels can have. Others must be refused with
-	// protocol.ErrorBadRequest by Publish and, unless it allows wildcards, Subscribe.
-	// Default: all.
+	// ValidChannel tells which names channels can have. Others must be refused with protocol.ErrorBadRequest by Publish
+	// and, unless wildcards are allowed, Subscribe. Default: all.
 	ValidChannel func(ch string) bool
-	// RealChannel says that Publication.Channel is set to the channel.
+	// RealChannel says that Publication.Channel is set.
 	RealChannel bool
 
-	// SuppressedRenews says that a publish suppressed by its version renews the
-	// life of the stream and its publications. The specification allows both.
+	// SuppressedRenews says that a publish suppressed by its version renews the stream and its publications. Both are
+	// allowed.
 	SuppressedRenews bool
 
-	// Virtual runs every test in a synctest bubble: for engines that live in this process
-	// entirely. Time costs nothing then, and TTLs are tested thoroughly.
+	// Virtual runs every test in a synctest bubble: for engines that live in this process entirely. Time costs nothing,
+	// and TTLs are tested thoroughly.
 	Virtual bool
 	// Unit of the times to live in the tests. Default 1 s, the least for engines with a
 	// resolution of seconds.
 	Unit time.Duration
-	// Advance lets time pass for the engine. Default time.Sleep, which is right for
-	// Virtual too.
+	// Advance lets time pass for the engine. Default time.Sleep, also for Virtual.
 	Advance func(t testing.TB, d time.Duration)
-	// Late says that an event that was accepted before Subscribe was called may be delivered nevertheless, because servers
-	// pass events on to one another.
+	// Late says that an event from before Subscribe may be delivered nevertheless, because servers pass events on to one
+	// another.
 	Late bool
-	// Fault makes one random fault happen behind the engine (its connections break, its
-	// server stops, restarts or loses its data), and returns when the fault is over. r alone
-	// decides which. Default: no faults.
+	// Fault makes one random fault behind the engine (connections break, a server stops, restarts or loses its data),
+	// and returns when the fault is over. r alone decides which. Default: no faults.
 	Fault func(t testing.TB, r *rand.Rand)
 	// Seed of the schedule of faults.
 	Seed uint64
@@ -78,7 +75,6 @@ func (c Capabilities) withDefaults() Capabilities {
 	return c
 }
 
-// bubble runs a test in a synctest bubble if the engine's time is virtual.
 func (c Capabilities) bubble(t *testing.T, test func(t *testing.T)) {
 	if c.Virtual {
 		synctest.Test(t, test)
@@ -99,7 +95,6 @@ const (
 	positions
 )
 
-// offered returns which of them an engine has.
 func offered(t *broker.Traits) (has needs) {
 	for i, ok := range []bool{t.History, t.Idempotency, t.Versions, t.Delta, t.Batch != nil, t.Positions != nil} {
 		if ok {
@@ -109,15 +104,14 @@ func offered(t *broker.Traits) (has needs) {
 	return has
 }
 
-// brokerTest is one test of the suite.
 type brokerTest struct {
 	name  string
 	needs needs
 	run   func(f *fixture)
 }
 
-// RunBroker tests the engine that newBroker makes. Each test calls newBroker once. It returns a broker before Run; the suite
-// calls Run and Close. The tests are parallel: they run when the caller of RunBroker has returned, so the caller frees their
+// RunBroker tests the engine that newBroker makes. Each test calls newBroker once, which returns a broker before Run;
+// the suite calls Run and Close. The tests are parallel: they run when the caller has returned, so it frees their
 // resources by t.Cleanup.
 func RunBroker(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps Capabilities) {
 	caps = caps.withDefaults()
@@ -195,7 +189,6 @@ var brokerTests = []brokerTest{
 	{"Model", history | idempotency | versions | delta, testModel},
 }
 
-// fixture is a running broker and its deliveries.
 type fixture struct {
 	*testing.T
 	caps   Capabilities
@@ -206,8 +199,8 @@ type fixture struct {
 	clock  *pace.Clock // of a timely test
 }
 
-// timely returns a test of times to live, in which everything but f.advance takes less than a unit. On a busy machine it is
-// tried again with units twice as long.
+// timely returns a test of times to live, in which everything but f.advance takes less than a unit. On a busy machine it
+// is tried again with longer units.
 func timely(test func(f *fixture)) func(f *fixture) {
 	return func(f *fixture) {
 		if !f.caps.slow {
@@ -220,10 +213,9 @@ func timely(test func(f *fixture)) func(f *fixture) {
 	}
 }
 
-// event is anything that a broker delivers.
 type event = record.Event
 
-// serial makes channel names unique: several engines may share a backend.
+// serial makes channels unique: engines may share a backend.
 var serial atomic.Int64
 
 func newFixture(t *testing.T, b broker.Broker, caps Capabilities, closed *closedBrokers) *fixture {
@@ -241,8 +233,8 @@ func newFixture(t *testing.T, b broker.Broker, caps Capabilities, closed *closed
 	return f
 }
 
-// closedBrokers are recorders of brokers that are closed. If such a broker still delivers, the suite finds that when all
-// tests are over, so no test waits for it.
+// closedBrokers are recorders of closed brokers. The suite looks at them when all tests are over, so no test waits for
+// an event that may not come.
 type closedBrokers struct {
 	mu        sync.Mutex
 	recorders map[string]*record.Recorder // by test
@@ -268,12 +260,10 @@ func (c *closedBrokers) check(t *testing.T) {
 	}
 }
 
-// name returns a fresh channel name.
 func (f *fixture) name() string {
 	return fmt.Sprintf("test:%d_%d", time.Now().UnixNano(), serial.Add(1))
 }
 
-// channel returns a fresh channel that is subscribed.
 func (f *fixture) channel() string {
 	f.Helper()
 	ch := f.name()
@@ -293,7 +283,6 @@ func (f *fixture) must(err error) {
 	}
 }
 
-// publish publishes data and expects success.
 func (f *fixture) publish(ch, data string, opts broker.PublishOptions) broker.PublishResult {
 	f.Helper()
 	return f.publishPub(ch, &channel.Publication{Data: []byte(data)}, opts)
@@ -307,7 +296,6 @@ func (f *fixture) publishPub(ch string, pub *channel.Publication, opts broker.Pu
 	return result
 }
 
-// history reads and expects success.
 func (f *fixture) history(ch string, filter broker.HistoryFilter) broker.History {
 	f.Helper()
 	h, err := f.broker.History(f.ctx, ch, filter)
@@ -316,7 +304,6 @@ func (f *fixture) history(ch string, filter broker.HistoryFilter) broker.History
 	return h
 }
 
-// all reads the whole history.
 func (f *fixture) all(ch string) broker.History {
 	f.Helper()
 	return f.history(ch, broker.HistoryFilter{Limit: -1})
@@ -329,12 +316,12 @@ func (f *fixture) advance(units float64) {
 	f.caps.Advance(f, d)
 }
 
-// kept returns options with room for size publications, and with times to live that no test reaches.
+// kept returns options with times to live that no test reaches.
 func (f *fixture) kept(size int) broker.PublishOptions {
 	return broker.PublishOptions{HistorySize: size, HistoryTTL: 24 * time.Hour, HistoryMetaTTL: 48 * time.Hour}
 }
 
-// wait waits for n events of the channel and returns all that came by then.
+// wait waits for n events and returns all that came by then.
 func (f *fixture) wait(ch string, n int) []event {
 	f.Helper()
 	events, err := f.events.Wait(ch, wait.Limit, record.AtLeast(n))
@@ -342,8 +329,7 @@ func (f *fixture) wait(ch string, n int) []event {
 	return events
 }
 
-// wantEvents waits for n events of the channel and returns them. More than n are
-// an error.
+// wantEvents waits for n events; more are an error.
 func (f *fixture) wantEvents(ch string, n int) []event {
 	f.Helper()
 	events := f.wait(ch, n)
@@ -353,8 +339,8 @@ func (f *fixture) wantEvents(ch string, n int) []event {
 	return events
 }
 
-// wantQuiet checks that the channel, which is subscribed, has got n events, and that no other is under way: it publishes a
-// marker, which comes behind all that was accepted before. The marker does not count as an event.
+// wantQuiet checks that the channel has got n events, and that no other is under way: it publishes a marker, which comes
+// behind all that was accepted before and does not count.
 func (f *fixture) wantQuiet(ch string, n int) {
 	f.Helper()
 	marker := fmt.Sprint("marker ", serial.Add(1))
@@ -367,7 +353,6 @@ func (f *fixture) wantQuiet(ch string, n int) {
 	f.events.Drop(ch, func(e event) bool { return e.Pub != nil && string(e.Pub.Data) == marker })
 }
 
-// hasData tells whether the last event is a publication with the data.
 func hasData(data string) func([]event) bool {
 	return func(events []event) bool {
 		return len(events) > 0 && events[len(events)-1].Pub != nil && string(events[len(events)-1].Pub.Data) == data
@@ -382,7 +367,6 @@ func (f *fixture) equal(what string, got, want any, opts ...cmp.Option) {
 	}
 }
 
-// offsets lists the offsets of publications.
 func offsets(pubs []*channel.Publication) []uint64 {
 	list := make([]uint64, len(pubs))
 	for i, pub := range pubs {

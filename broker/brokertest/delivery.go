@@ -87,8 +87,8 @@ func testOnlySubscribed(f *fixture) {
 	f.begins(other, "after all", "early", "on time")
 }
 
-// begins waits for a publication with the data, which must be the channel's first event. If the engine is Late, publications
-// from before the subscription may come first.
+// begins waits for a publication, which must be the channel's first event. If the engine is Late, publications from
+// before the subscription may come first.
 func (f *fixture) begins(ch, data string, before ...string) {
 	f.Helper()
 	_, err := f.events.Wait(ch, wait.Limit, hasData(data))
@@ -101,8 +101,8 @@ func (f *fixture) begins(ch, data string, before ...string) {
 	}
 }
 
-// ended checks that a channel is not delivered some time after Unsubscribe: a publication of that time is missing when the
-// channel is subscribed again and gets a marker. It waits longer and longer.
+// ended checks that a channel is not delivered after Unsubscribe: a publication of that time is missing when the channel
+// is subscribed again and gets a marker. It waits longer and longer.
 func (f *fixture) ended(ch string) {
 	f.Helper()
 	pause := time.Duration(0)
@@ -147,8 +147,7 @@ func testJoinLeave(f *fixture) {
 	f.equal("order", kinds, []string{"join", "publication", "leave"})
 }
 
-// testChannelNames tries names that mean something to some backend. No publication may reach
-// another channel.
+// testChannelNames tries names that mean something to some backend.
 func testChannelNames(f *fixture) {
 	base := f.name()
 	var names []string
@@ -181,8 +180,7 @@ func testChannelNames(f *fixture) {
 	}
 }
 
-// testSubscribedWhenReturned publishes as soon as Subscribe has returned, in many channels at
-// a time.
+// testSubscribedWhenReturned publishes as soon as Subscribe has returned.
 func testSubscribedWhenReturned(f *fixture) {
 	var subscribers sync.WaitGroup
 	for range 16 {

@@ -19,13 +19,11 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// pauses bounds the random pauses between faults.
 const pauses = 100 * time.Millisecond
 
-// RunFaults tests what an engine has acknowledged while Capabilities.Fault makes faults:
-// publications, removals of presence, and control messages if the engine carries any. The
-// brokers of one test share a backend. newPresence may be nil. RunBroker, RunPresence and
-// RunControl test the same without faults.
+// RunFaults tests what an engine has acknowledged while Capabilities.Fault makes faults: publications, removals of
+// presence, and control messages if it carries any. The brokers of one test share a backend. newPresence may be nil.
+// RunBroker, RunPresence and RunControl test the same without faults.
 func RunFaults(t *testing.T, newBroker func(t testing.TB) broker.Broker, newPresence func(t testing.TB) broker.PresenceManager, caps Capabilities) {
 	caps = caps.withDefaults()
 	t.Run("Acknowledged", func(t *testing.T) { testAcknowledged(newFixture(t, newBroker(t), caps, new(closedBrokers))) })
@@ -38,8 +36,8 @@ func RunFaults(t *testing.T, newBroker func(t testing.TB) broker.Broker, newPres
 	t.Run("Control", func(t *testing.T) { RunControl(t, newBroker, caps) })
 }
 
-// during starts goroutines that call work with turn 0, 1, 2 and so on, for as long as a random schedule of faults goes on;
-// without faults for 200 turns.
+// during starts goroutines that call work with turn 0, 1, 2 and so on during a random schedule of faults; without
+// faults, for 200 turns.
 func (f *fixture) during(workers int, work func(worker, turn int)) {
 	f.Helper()
 	var over atomic.Bool
@@ -71,8 +69,8 @@ type promise struct {
 	doubtful bool // it was answered with an error
 }
 
-// testAcknowledged checks that acknowledged publications are delivered once and in order, and
-// are in the history, unless HandleLoss or another epoch tells of a loss.
+// testAcknowledged checks that acknowledged publications are delivered once and in order, and are in the history, unless
+// HandleLoss or another epoch tells of a loss.
 func testAcknowledged(f *fixture) {
 	const channels = 4
 	names := make([]string, channels)
@@ -115,7 +113,6 @@ func number(pub *channel.Publication) int {
 	return n
 }
 
-// judge compares the events of a channel with the publications.
 func (f *fixture) judge(ch string, promises []promise) {
 	f.Helper()
 	last, seen := -1, make(map[int]bool)
@@ -140,7 +137,6 @@ func (f *fixture) judge(ch string, promises []promise) {
 	}
 }
 
-// judgeHistory compares the history of a channel with the publications.
 func (f *fixture) judgeHistory(ch string, promises []promise) {
 	f.Helper()
 	var h broker.History
@@ -165,8 +161,7 @@ func (f *fixture) judgeHistory(ch string, promises []promise) {
 	}
 }
 
-// testPresenceRemovedStays checks that a client that was removed is not present, and one that
-// is renewed is, while others come and go.
+// testPresenceRemovedStays checks that a removed client is not present, and a renewed one is, while others come and go.
 func testPresenceRemovedStays(f *presenceFixture) {
 	ch := f.name()
 	const workers = 4
@@ -201,9 +196,8 @@ func testPresenceRemovedStays(f *presenceFixture) {
 	}
 }
 
-// RunControl tests brokers that carry control messages: each node that an acknowledged message
-// is for handles it once. While there are faults, it handles it at most once; after them,
-// messages arrive again.
+// RunControl tests brokers that carry control messages: each node that an acknowledged message is for handles it once.
+// During faults it handles it at most once; after them, messages arrive again.
 func RunControl(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps Capabilities) {
 	const nodes = 3
 	c := &controlNodes{fixture: &fixture{T: t, caps: caps.withDefaults(), ctx: context.Background()}}
@@ -228,7 +222,6 @@ func RunControl(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps C
 	c.checkHeard()
 }
 
-// controlNodes are nodes that send control messages to each other.
 type controlNodes struct {
 	*fixture
 	controllers []broker.Controller
@@ -242,7 +235,6 @@ type controlMessage struct{ to, text string }
 
 func nodeName(i int) string { return fmt.Sprint("node", i) }
 
-// start runs the broker of one more node.
 func (c *controlNodes) start(b broker.Broker) {
 	controller := b.Describe().Control
 	if controller == nil {
@@ -263,7 +255,7 @@ func (c *controlNodes) start(b broker.Broker) {
 	})
 }
 
-// send sends a message of a node: to each of the nodes in turn, then to all.
+// send sends to each of the nodes in turn, then to all.
 func (c *controlNodes) send(by, turn int) (controlMessage, error) {
 	ctx, cancel := context.WithTimeout(c.ctx, wait.Limit)
 	defer cancel()
@@ -275,7 +267,6 @@ func (c *controlNodes) send(by, turn int) (controlMessage, error) {
 	return m, c.controllers[by].PublishControl(ctx, m.to, []byte(m.text))
 }
 
-// missing names a node that has not heard a message that is for it.
 func (c *controlNodes) missing(m controlMessage) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -302,7 +293,6 @@ func (c *controlNodes) awaitNext(by int) {
 	})
 }
 
-// checkHeard fails for messages that a node has heard twice, and for messages for another node.
 func (c *controlNodes) checkHeard() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -318,7 +308,7 @@ func (c *controlNodes) checkHeard() {
 	}
 }
 
-// sendToNobody sends a control message to a node that is not there. The engine may know that.
+// sendToNobody: the engine may know that the node is not there.
 func (f *fixture) sendToNobody(c broker.Controller) {
 	wait.Success(f, "the answer that a node is not there, or none", func() error {
 		if err := c.PublishControl(f.ctx, "nobody", []byte("lost")); !errors.Is(err, broker.ErrNoReceiver) {

@@ -66,7 +66,6 @@ func testReadCreatesStream(f *fixture) {
 	f.equal("publish", f.publish(ch, "1", f.kept(1)).Position, channel.StreamPosition{Offset: 1, Epoch: h.Top.Epoch})
 }
 
-// historyRow is a read: its filter and its expected result.
 type historyRow struct {
 	since   int64 // -1: none
 	reverse bool
@@ -74,7 +73,7 @@ type historyRow struct {
 	want    []uint64
 }
 
-// testRows reads a stream that holds the offsets 4 to 7.
+// testRows reads a stream with the offsets 4 to 7.
 func testRows(f *fixture, rows []historyRow) {
 	ch := f.channel()
 	var top channel.StreamPosition
@@ -189,7 +188,6 @@ func testHistorySizeChanges(f *fixture) {
 	}
 }
 
-// ttl returns options with short times to live, in units.
 func (f *fixture) ttl(history, meta int) broker.PublishOptions {
 	opts := f.kept(10)
 	opts.HistoryTTL, opts.HistoryMetaTTL = f.units(history), f.units(meta)
@@ -206,8 +204,7 @@ func testHistoryTTL(f *fixture) {
 	f.equal("history", offsets(f.all(ch).Publications), []uint64{3})
 }
 
-// testHistoryTTLRenewed checks that a publish renews the life of earlier publications, and
-// that a read does not.
+// testHistoryTTLRenewed: a publish renews the life of earlier publications, and a read does not.
 func testHistoryTTLRenewed(f *fixture) {
 	ch := f.channel()
 	for i := range 3 {
@@ -283,8 +280,7 @@ func testResultsBelongToCaller(f *fixture) {
 	f.equal("history", offsets(f.all(ch).Publications), []uint64{4, 5, 6})
 }
 
-// testOrderWithHistory has many publishers at a time: every offset is given once,
-// and events arrive in the order of their offsets.
+// testOrderWithHistory has many publishers: every offset is given once, and events arrive in the order of offsets.
 func testOrderWithHistory(f *fixture) {
 	const publishers, each = 8, 50
 	names := []string{f.channel(), f.channel()}
@@ -311,8 +307,7 @@ func testOrderWithHistory(f *fixture) {
 	}
 }
 
-// testNothingLostOnSubscribe acts as a subscribing node while others publish: it subscribes, then reads. The read and the
-// events must join up.
+// testNothingLostOnSubscribe subscribes, then reads, while others publish. The read and the events must join up.
 func testNothingLostOnSubscribe(f *fixture) {
 	const n = 300
 	ch := f.name()
@@ -345,7 +340,6 @@ func testNothingLostOnSubscribe(f *fixture) {
 	f.equal("end", next, uint64(n+2))
 }
 
-// eventsUpTo waits for the publication with the given offset.
 func (f *fixture) eventsUpTo(ch string, offset uint64) []event {
 	f.Helper()
 	for n := 1; ; n++ {
@@ -357,7 +351,6 @@ func (f *fixture) eventsUpTo(ch string, offset uint64) []event {
 	}
 }
 
-// testPositions checks that Positions returns the same as reads of each channel.
 func testPositions(f *fixture) {
 	var names []string
 	var want []broker.PositionResult
@@ -399,7 +392,6 @@ func testPositions(f *fixture) {
 	}
 }
 
-// testPositionsRenewed checks that Positions renews the life of a stream.
 func testPositionsRenewed(f *fixture) {
 	names := []string{f.name()}
 	f.publish(names[0], "1", f.ttl(1, 3))
@@ -410,8 +402,7 @@ func testPositionsRenewed(f *fixture) {
 	f.equal("renewed", f.traits.Positions(f.ctx, names, 0)[0].Top.Offset, uint64(1))
 }
 
-// testFollowed checks that, without faults, nothing is missing and the subscriber is told of
-// no loss. Tests of engines do the same with faults.
+// testFollowed checks that without faults nothing is missing. Tests of engines do the same with faults.
 func testFollowed(f *fixture) {
 	client := follower.New(f.name())
 	f.events.Follower.Store(client)

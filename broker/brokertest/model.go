@@ -14,8 +14,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// testModel calls the broker and a model of slices and plain loops at random, and compares
-// their results and events.
+// testModel calls the broker and a model of slices and plain loops at random.
 func testModel(f *fixture) {
 	if f.caps.slow { // the model's time stands still: nothing may expire
 		f.caps.Unit = time.Hour
@@ -43,7 +42,6 @@ func testModel(f *fixture) {
 	})
 }
 
-// model of a broker.
 type model struct {
 	f        *fixture
 	caps     Capabilities
@@ -87,7 +85,7 @@ type modelEvent struct {
 	Prev  modelPublication
 }
 
-// pick chooses a channel and removes expired publications from its model.
+// pick also removes expired publications from the model.
 func (m *model) pick(t *rapid.T) (string, *modelChannel) {
 	name := rapid.SampledFrom(m.names).Draw(t, "channel")
 	c := m.channels[name]
@@ -100,8 +98,7 @@ func (m *model) pick(t *rapid.T) (string, *modelChannel) {
 	return name, c
 }
 
-// create makes the stream if there is none. Its epoch must be new, unless the last stream
-// ended without a publication. An existing stream must keep its epoch.
+// create makes the stream if there is none. Its epoch must be new, unless the last stream ended without a publication.
 func (m *model) create(t *rapid.T, c *modelChannel, epoch string) {
 	if c.exists {
 		if epoch != c.epoch() {
@@ -152,7 +149,6 @@ func (m *model) publish(t *rapid.T) {
 	m.compare(t, "result", got, m.published(t, c, pub, version, opts, got.Position.Epoch))
 }
 
-// published publishes in the model.
 func (m *model) published(t *rapid.T, c *modelChannel, pub modelPublication, version uint64, opts broker.PublishOptions, epoch string) (want broker.PublishResult) {
 	if r, ok := c.results[opts.IdempotencyKey]; ok && r.until > m.now {
 		return broker.PublishResult{Position: r.position, Suppressed: broker.SuppressIdempotency}
@@ -267,7 +263,7 @@ func (m *model) unsubscribe(t *rapid.T) {
 	c.subscribed = false
 }
 
-// advance lets a little more than whole units pass, so that no call comes at the very moment when something expires.
+// advance passes a little more than whole units, so that no call comes at the very moment when something expires.
 func (m *model) advance(t *rapid.T) {
 	d := m.units(t, 1, 9, "time") + m.caps.Unit/1009
 	m.caps.Advance(m.f, d)
@@ -286,8 +282,8 @@ func (m *model) compareEvents(t *rapid.T) {
 	}
 }
 
-// arrived waits for n events. It leaves out publications that were made before the channel was
-// subscribed: those still on their way through a cluster may arrive.
+// arrived waits for n events. Publications from before the subscription do not count: they may still arrive through a
+// cluster.
 func (m *model) arrived(name string, n int) []event {
 	if !m.caps.slow {
 		return m.f.wait(name, n)

@@ -11,7 +11,6 @@ import (
 
 func (f *fixture) units(n int) time.Duration { return time.Duration(n) * f.caps.Unit }
 
-// wantSuppressed publishes and expects a result without an event.
 func (f *fixture) wantSuppressed(ch string, pub *channel.Publication, opts broker.PublishOptions, want broker.PublishResult) {
 	f.Helper()
 	events := len(f.events.Of(ch))
@@ -158,8 +157,7 @@ func testVersionsOutliveHistory(f *fixture) {
 	f.equal("in a new stream", f.publishPub(ch, pub(), opts).Suppressed, broker.SuppressReason(""))
 }
 
-// testVersionsAndIdempotency checks that the key counts before the version, and that only an
-// executed publish takes the key.
+// testVersionsAndIdempotency: the key counts before the version, and only an executed publish takes the key.
 func testVersionsAndIdempotency(f *fixture) {
 	ch := f.channel()
 	opts := f.kept(10)

@@ -14,8 +14,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// RunPresence tests the presence managers that newPresence makes. Their entries must live for ttl without being renewed. The
-// tests are parallel: they run when the function that called RunPresence has returned.
+// RunPresence tests presence managers, whose entries must live for ttl without being renewed. The tests are parallel:
+// they run when the caller has returned.
 func RunPresence(t *testing.T, newPresence func(t testing.TB, ttl time.Duration) broker.PresenceManager, caps Capabilities) {
 	caps = caps.withDefaults()
 	for name, test := range map[string]func(*presenceFixture){
@@ -55,7 +55,6 @@ type presenceFixture struct {
 	ttl  time.Duration
 }
 
-// renew goes on with a presence manager whose entries have this life.
 func (f *presenceFixture) renew(ttl time.Duration) { f.p, f.ttl = f.make(f, ttl), ttl }
 
 func clientInfo(client, user string) *channel.ClientInfo {
@@ -125,7 +124,6 @@ func testPresenceUsers(f *presenceFixture) {
 	f.want(ch, "c3", "")
 }
 
-// testPresenceUserChange renews an entry under another user.
 func testPresenceUserChange(f *presenceFixture) {
 	ch := f.name()
 	f.add(ch, "c1", "u1")
@@ -196,7 +194,7 @@ func testPresenceCancelled(f *presenceFixture) {
 	f.want(ch)
 }
 
-// testPresenceAbandoned ends the context of calls at any moment, so that each may be done or not. The call after them counts.
+// testPresenceAbandoned ends the context of calls at any moment, so each may be done or not. The call after them counts.
 func testPresenceAbandoned(f *presenceFixture) {
 	ch := f.name()
 	var clients sync.WaitGroup
@@ -224,7 +222,6 @@ func testPresenceAbandoned(f *presenceFixture) {
 	f.want(ch, "c0", "u")
 }
 
-// testPresenceMany adds and removes in several goroutines.
 func testPresenceMany(f *presenceFixture) {
 	ch := f.name()
 	const workers, each = 20, 10

@@ -14,12 +14,10 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// validName matches the names of engines and metrics.
 var validName = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
 
 func testTraits(f *fixture) { f.checkTraits(f.broker) }
 
-// checkTraits checks that the traits are true and complete.
 func (f *fixture) checkTraits(e broker.Engine) {
 	t := &f.traits
 	if !validName.MatchString(t.Name) {
@@ -75,7 +73,6 @@ func (f *fixture) checkMetrics(list []broker.Metric) {
 	}
 }
 
-// testNotOffered checks that the engine really lacks what its traits do not offer.
 func testNotOffered(f *fixture) {
 	twice := func(what string, pub channel.Publication, opts broker.PublishOptions) []event {
 		f.Helper()
@@ -114,8 +111,7 @@ func testNotOffered(f *fixture) {
 	}
 }
 
-// testLocal calls, during a call of the handler, methods that must not wait for it. An engine
-// that is not as local as its traits say hangs here.
+// testLocal calls, in the handler, methods that must not wait for it. An engine that is not local hangs here.
 func testLocal(f *fixture) {
 	if !f.traits.Local {
 		f.Skip("the engine is not local")

@@ -1,6 +1,6 @@
-// Package nats is the engine on NATS: publications, joins, leaves and control messages travel over core NATS to all nodes, at
-// most once; events of one publisher keep their order. NATS stores nothing, so there is no history, no recovery and no
-// position; idempotency keys and versions are ignored. Presence needs another engine. See docs/engines.md.
+// Package nats is the engine on NATS (docs/engines.md): publications, joins, leaves and control messages travel over
+// core NATS to all nodes, at most once; events of one publisher keep their order. NATS stores nothing: there is no
+// history, no recovery and no position, and idempotency keys and versions are ignored. Presence needs another engine.
 package nats
 
 import (
@@ -55,8 +55,7 @@ type Broker struct {
 	stripes [64]stripe
 }
 
-// stripe holds some of the subscriptions. mu is held during calls of the NATS client, so that
-// a channel has one subscription.
+// stripe: mu is held during calls of the NATS client, so that a channel has one subscription.
 type stripe struct {
 	mu   sync.Mutex
 	subs map[string]*natsio.Subscription
@@ -67,8 +66,7 @@ var (
 	errDisconnected = errors.New("nats: no connection")
 )
 
-// New returns a broker that Run connects. An error names the field of cfg that is
-// wrong.
+// New returns a broker that Run connects. An error names the field that is wrong.
 func New(cfg Config) (*Broker, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -106,8 +104,7 @@ func (b *Broker) Describe() broker.Traits {
 // Broker returns b, so that a program can set gyro.Config.Engine to it.
 func (b *Broker) Broker() broker.Broker { return b }
 
-// Connect connects to the server. It tries for Config.StartTimeout, and no longer than until
-// ctx ends. If the broker is connected, it does nothing.
+// Connect connects to the server. It tries for Config.StartTimeout. If the broker is connected, it does nothing.
 func (b *Broker) Connect(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -131,7 +128,7 @@ func (b *Broker) Run(h broker.EventHandler) error {
 	return nil
 }
 
-// start connects, unless that was done already. mu is held.
+// start connects, unless that was done. mu is held.
 func (b *Broker) start(ctx context.Context) error {
 	if b.closed.Load() {
 		return errClosed
@@ -147,8 +144,7 @@ func (b *Broker) start(ctx context.Context) error {
 	return b.serve(conn, number)
 }
 
-// serve subscribes on a connection, to control messages as well, so that events flow, or
-// closes it. mu is held.
+// serve subscribes on a connection, or closes it. mu is held.
 func (b *Broker) serve(conn *natsio.Conn, number uint64) error {
 	err := b.control.subscribe(conn, b.names)
 	if err == nil {
@@ -176,7 +172,6 @@ func (b *Broker) Close(ctx context.Context) error {
 	}
 }
 
-// end frees everything and waits for the handler calls under way.
 func (b *Broker) end() {
 	defer close(b.ended)
 	b.mu.Lock()
@@ -197,7 +192,7 @@ func (b *Broker) end() {
 	b.receiver.wg.Wait()
 }
 
-// ready returns the number of the connection over which events flow, or an error.
+// ready returns the number of the connection over which events flow.
 func (b *Broker) ready(ctx context.Context) (uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -214,7 +209,7 @@ func (b *Broker) ready(ctx context.Context) (uint64, error) {
 	return 0, errDisconnected
 }
 
-// flush waits until the server has processed everything that was sent over a connection.
+// flush waits until the server has processed what was sent over a connection.
 func (b *Broker) flush(ctx context.Context, number uint64) error {
 	if err := b.flusher.flush(ctx); err != nil {
 		if b.closed.Load() {
@@ -223,7 +218,6 @@ func (b *Broker) flush(ctx context.Context, number uint64) error {
 		return err
 	}
 	if b.dialer.number.Load() != number {
-		// The answer came over another connection.
 		return fmt.Errorf("%w: it broke before the server confirmed", errDisconnected)
 	}
 	return nil
@@ -232,15 +226,12 @@ func (b *Broker) flush(ctx context.Context, number uint64) error {
 // subscribeAtOnce is how many channels one confirmation is for.
 const subscribeAtOnce = 8192
 
-// Subscribe implements broker.Broker. While there is no connection it waits for one. It
-// returns when the server has confirmed, which takes Config.RequestTimeout at most for each
-// 8,192 channels; concurrent calls share that round trip.
-//
-// It fails with protocol.ErrorBadRequest for a channel with a wildcard, unless
-// Config.AllowWildcards is set, for one that does not make a NATS subject (with spaces, or
-// with an empty part between dots), and for one whose subject belongs to NATS or to Gyro
-// itself. It fails with protocol.ErrorPermissionDenied for a wildcard at the beginning, and
-// for a subject that the server does not permit.
+// Subscribe implements broker.Broker. While there is no connection it waits for one. It returns when the server has
+// confirmed, which takes Config.RequestTimeout at most for each 8,192 channels; concurrent calls share that round trip.
+// It fails with protocol.ErrorBadRequest for a channel with a wildcard, unless Config.AllowWildcards is set, for one
+// that does not make a NATS subject (with spaces, or with an empty part between dots), and for one whose subject belongs
+// to NATS or to Gyro; with protocol.ErrorPermissionDenied for a wildcard at the beginning, and for a subject that the
+// server does not permit.
 func (b *Broker) Subscribe(ctx context.Context, channels ...string) error {
 	subjects := make([]string, len(channels))
 	for i, ch := range channels {
@@ -289,7 +280,6 @@ func (b *Broker) subscribe(ctx context.Context, channels, subjects []string) err
 	}
 }
 
-// awaitConnection waits until events flow.
 func (b *Broker) awaitConnection(ctx context.Context) error {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -315,7 +305,6 @@ func (b *Broker) stripe(ch string) *stripe {
 	return &b.stripes[maphash.String(b.seed, ch)%uint64(len(b.stripes))]
 }
 
-// addSubscriptions gives the NATS client the subscriptions that it does not have yet.
 func (b *Broker) addSubscriptions(channels, subjects []string) error {
 	for i, ch := range channels {
 		if err := b.subscribeOne(b.stripe(ch), ch, subjects[i]); err != nil {
@@ -408,8 +397,8 @@ func (b *Broker) Health() []broker.Health {
 	return []broker.Health{h}
 }
 
-// counts returns how many events wait for the node, and how many were dropped because the node was behind. The NATS client
-// itself drops events one step earlier; dropped counts only a part of these.
+// counts returns how many events wait for the node, and how many were dropped because it was behind. dropped counts only
+// a part of the events that the NATS client drops, one step earlier.
 func (b *Broker) counts() (waiting int, dropped uint64) {
 	waiting = len(b.receiver.messages)
 	for _, w := range b.receiver.workers {
@@ -432,7 +421,6 @@ func (b *Broker) metrics() []broker.Metric {
 	}
 }
 
-// lose tells the node that events were dropped.
 func (b *Broker) lose(match func(ch string) bool) {
 	if b.monitor.mayLog() {
 		b.log.Warn("events were dropped, the node is behind", "engine", b.part)

@@ -13,74 +13,63 @@ import (
 	"time"
 )
 
-// Config of a Broker. The zero value is useful. A field that is 0 takes its default.
+// Config of a Broker. A field that is 0 takes its default.
 type Config struct {
-	// URL of the server, or several of a NATS cluster with commas between them:
-	// nats://host:port, tls://host:port for TLS, ws:// and wss:// for WebSocket. A
-	// URL may hold user:password@ or token@. Default nats://localhost:4222.
+	// URL of the server, or several of a NATS cluster with commas between them: nats://, tls:// for TLS, ws:// and
+	// wss:// for WebSocket, then perhaps user:password@ or token@, then host:port. Default nats://localhost:4222.
 	URL string
-	// Prefix of the subjects: prefix.client.CHANNEL, prefix.control, prefix.node.NODE
-	// and prefix.canary.ID. It keeps programs apart that use one NATS. Default "gyro". The
-	// gyro server and Centrifugo have "centrifugo" by default.
+	// Prefix of the subjects prefix.client.CHANNEL, prefix.control, prefix.node.NODE and prefix.canary.ID. It keeps
+	// programs on one NATS apart. Default "gyro"; the gyro server and Centrifugo have "centrifugo".
 	Prefix string
 
 	// User and Password, or Token, are used where the URL has neither.
 	User, Password, Token string
 	// CredentialsFile is the path of a file with a user's JWT and NKey seed.
 	CredentialsFile string
-	// TLS makes the connection use TLS, with this configuration. The server's name is
-	// the host of the URL unless it is given here. Default nil: TLS, with the system's
-	// certificates, if the URL or the server demands it.
+	// TLS is the configuration for TLS. The server's name is the host of the URL unless it is given here. Default nil:
+	// TLS, with the system's certificates, if the URL or the server demands it.
 	TLS *tls.Config
 
-	// DialTimeout bounds the making of a connection, handshakes included. Default 1 s.
+	// DialTimeout bounds connecting, handshakes included. Default 1 s.
 	DialTimeout time.Duration
-	// WriteTimeout bounds a write. A connection that did not take one is given up.
-	// Default 1 s.
+	// WriteTimeout bounds a write; then the connection is given up. Default 1 s.
 	WriteTimeout time.Duration
-	// RequestTimeout is the longest that a call waits for the server's answer, besides
-	// its context. Default 4 s.
+	// RequestTimeout bounds the wait for the server's answer. Default 4 s.
 	RequestTimeout time.Duration
-	// StartTimeout is for how long Run and Connect try again if the server cannot be
-	// reached. Default 0: one attempt.
+	// StartTimeout is for how long Run and Connect try again if the server cannot be reached. Default 0: one attempt.
 	StartTimeout time.Duration
 
-	// AllowWildcards lets subscribers use the wildcards of NATS, * and >, in channels, but
-	// not at the beginning. All publications are then delivered with their real channel in
-	// Publication.Channel.
+	// AllowWildcards lets subscribers use the wildcards of NATS, * and >, in channels, but not at the beginning. All
+	// publications then have their real channel in Publication.Channel.
 	AllowWildcards bool
-	// Covers tells whether subscribers of a pattern, a channel with wildcards, get the
-	// publications of a channel that matches it. Several goroutines call it, for each such
-	// publication. Default nil: they get all.
+	// Covers tells whether subscribers of a pattern (a channel with wildcards) get the publications of a channel that
+	// matches it. Several goroutines call it, for each such publication. Default nil: they get all.
 	Covers func(pattern, channel string) bool
 	// Raw exchanges bare payloads with other NATS applications.
 	Raw RawMode
 
-	// PendingBytes is the most memory that received events take while they wait for the
-	// node. Further ones are dropped, and EventHandler.HandleLoss is called. Default 64 MiB;
-	// at least 1 MiB.
+	// PendingBytes bounds the memory of received events that wait for the node. Further ones are dropped, and
+	// EventHandler.HandleLoss is called. Default 64 MiB; at least 1 MiB.
 	PendingBytes int
 
 	// Logger for what happens on the connection. Default slog.Default().
 	Logger *slog.Logger
 }
 
-// RawMode makes the subject of a channel from its name alone and the message of a
-// publication from its data alone. The client info, tags, delta, joins and leaves are not
-// sent.
+// RawMode makes the subject of a channel from its name alone and the message of a publication from its data alone.
+// Client info, tags, delta, joins and leaves are not sent.
 type RawMode struct {
 	Enabled bool
 	// Prefix of the subjects of channels. Nothing is added: "app." rather than "app".
 	Prefix string
-	// Replacements are applied to a channel, all in one pass from left to right, the
-	// longest first. Channels that become the same subject share their publications.
+	// Replacements are applied to a channel in one pass from left to right, the longest first. Channels that become the
+	// same subject share their publications.
 	Replacements map[string]string
 }
 
 const (
 	minPendingBytes = 1 << 20
-	// maxPrefix leaves room for a channel in a subject.
-	maxPrefix = 256
+	maxPrefix       = 256
 )
 
 func (c Config) withDefaults() (Config, error) {
@@ -142,7 +131,6 @@ func (c *Config) check() error {
 	return errors.Join(errs...)
 }
 
-// userInURL returns the user in the first URL, or nil.
 func (c *Config) userInURL() *url.Userinfo {
 	first, _, _ := strings.Cut(c.URL, ",")
 	first = strings.TrimSpace(first)
@@ -156,7 +144,6 @@ func (c *Config) userInURL() *url.Userinfo {
 	return u.User
 }
 
-// servers returns the URLs in URL.
 func (c *Config) servers() []string {
 	list := strings.Split(c.URL, ",")
 	for i, s := range list {
@@ -165,7 +152,7 @@ func (c *Config) servers() []string {
 	return list
 }
 
-// hosts returns the addresses in URL. Neither they nor the errors hold secrets.
+// hosts returns the addresses in URL. Neither they nor the errors have secrets.
 func (c *Config) hosts() ([]string, error) {
 	var hosts []string
 	for i, s := range c.servers() {
@@ -177,7 +164,7 @@ func (c *Config) hosts() ([]string, error) {
 		}
 		u, err := url.Parse(s)
 		if err != nil {
-			// The text of err holds the URL, with the password.
+			// The text of err has the URL, with the password.
 			return nil, fmt.Errorf("server %d of the list is not a URL", i+1)
 		}
 		if !slices.Contains([]string{"nats", "tls", "ws", "wss"}, u.Scheme) {

@@ -11,7 +11,7 @@ import (
 	"github.com/gyrohq/gyro/broker/enginekit"
 )
 
-// options of the NATS client. It reconnects for ever by itself, except after errors such as errors of the protocol; then the
+// options of the NATS client. It reconnects by itself, except after errors such as errors of the protocol; then the
 // monitor connects anew.
 func (b *Broker) options() (o natsio.Options, err error) {
 	o = natsio.GetDefaultOptions()
@@ -51,7 +51,7 @@ func (b *Broker) options() (o natsio.Options, err error) {
 	return o, err
 }
 
-// clientError handles errors that the NATS client does not return to a caller.
+// clientError handles errors that the NATS client returns to no caller.
 func (b *Broker) clientError(_ *natsio.Conn, sub *natsio.Subscription, err error) {
 	switch {
 	case errors.Is(err, natsio.ErrPermissionViolation):
@@ -66,7 +66,7 @@ func (b *Broker) clientError(_ *natsio.Conn, sub *natsio.Subscription, err error
 	}
 }
 
-// connectAtStart tries to connect for Config.StartTimeout, at least once, and no longer than until ctx ends or the broker is closed.
+// connectAtStart tries to connect for Config.StartTimeout, at least once.
 func (b *Broker) connectAtStart(ctx context.Context) (conn *natsio.Conn, number uint64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -84,7 +84,6 @@ func (b *Broker) connectAtStart(ctx context.Context) (conn *natsio.Conn, number 
 	return conn, number, err
 }
 
-// connect makes a connection and returns its number.
 func (b *Broker) connect() (*natsio.Conn, uint64, error) {
 	o, err := b.options()
 	if err != nil {
@@ -102,8 +101,7 @@ func (b *Broker) connect() (*natsio.Conn, uint64, error) {
 	return conn, b.dialer.number.Load(), nil
 }
 
-// restore makes events flow on the connection with this number: it makes missing subscriptions, and waits for the
-// confirmation.
+// restore makes missing subscriptions on the connection with this number, and waits until events flow.
 func (b *Broker) restore(number uint64) error {
 	conn := b.conn.Load()
 	if err := b.monitor.subscribe(conn); err != nil {
@@ -126,8 +124,8 @@ func (b *Broker) restore(number uint64) error {
 	return err
 }
 
-// restoreStripe subscribes the channels of a connection that the NATS client gave up. When
-// the client reconnects by itself, it restores them itself.
+// restoreStripe subscribes the channels of a connection that the NATS client gave up. When the client reconnects, it
+// restores them itself.
 func (b *Broker) restoreStripe(s *stripe, conn *natsio.Conn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,14 +24,13 @@ type control struct {
 }
 
 const (
-	// controlMessages and controlBytes bound the messages that wait for handle. The NATS
-	// client drops further ones.
+	// Bounds of the messages that wait for handle. The NATS client drops further ones.
 	controlMessages = 16 << 10
 	controlBytes    = 16 << 20
 )
 
-// RunControl implements broker.Controller. It connects like Connect. node becomes a part of a
-// subject, so it must not contain spaces, dots or wildcards.
+// RunControl implements broker.Controller. It connects like Connect. node becomes a part of a subject: it must not
+// contain spaces, dots or wildcards.
 func (b *Broker) RunControl(node string, handle func(data []byte)) error {
 	if !validNode(node) {
 		return fmt.Errorf("nats: node %.100q cannot be a part of a subject", node)
@@ -54,12 +53,10 @@ func (b *Broker) RunControl(node string, handle func(data []byte)) error {
 	return err
 }
 
-// validNode tells whether a node's ID can be one part of a subject.
 func validNode(node string) bool {
 	return len(node) <= maxPrefix && validSubject(node) && !strings.ContainsAny(node, ".*>")
 }
 
-// subscribe subscribes to control messages on a connection.
 func (c *control) subscribe(conn *natsio.Conn, n *names) error {
 	if c.node == "" {
 		return nil
@@ -84,15 +81,15 @@ func (c *control) receive(m *natsio.Msg) {
 	}
 }
 
-// close waits for calls of handle under way; no further ones follow.
+// close waits for calls of handle; no further ones follow.
 func (c *control) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
 }
 
-// PublishControl implements broker.Controller. It returns when the server has processed the message. A server of version 2.12
-// or later tells whether its NATS cluster has a subscription for a node.
+// PublishControl implements broker.Controller. It returns when the server has processed the message. A server from 2.12
+// on tells whether its NATS cluster has a subscription for a node.
 func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) error {
 	subject := b.names.control
 	if node != "" {
@@ -125,8 +122,8 @@ func (b *Broker) PublishControl(ctx context.Context, node string, data []byte) e
 	return nil
 }
 
-// noReceiverCounts counts how often the server said that a subject had no subscription. It says so to the subject of the
-// reply, before it answers the ping behind the message. The NATS client puts both away in this order.
+// noReceiverCounts counts how often the server said that a subject had no subscription. It says so before it answers the
+// ping behind the message, and the NATS client puts both away in this order.
 type noReceiverCounts struct {
 	reply string // set before messages are published; empty: the server is not asked
 	said  chan *natsio.Msg
@@ -135,7 +132,7 @@ type noReceiverCounts struct {
 	subjects map[string]uint64
 }
 
-// maxNoReceiverCounts bounds the messages that are not counted yet, and the subjects that are counted.
+// maxNoReceiverCounts bounds messages that are not counted yet, and counted subjects.
 const maxNoReceiverCounts = 4096
 
 func (n *noReceiverCounts) subscribe(conn *natsio.Conn, names *names) error {
@@ -146,7 +143,6 @@ func (n *noReceiverCounts) subscribe(conn *natsio.Conn, names *names) error {
 	return nil
 }
 
-// of returns how often a subject had no subscription so far.
 func (n *noReceiverCounts) of(subject string) uint64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()

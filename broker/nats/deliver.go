@@ -11,8 +11,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// deliver hands a message to the node. The message belongs to the broker, so the event may
-// consist of parts of it.
+// deliver hands a message to the node. The event may consist of parts of it.
 func (b *Broker) deliver(ch string, m *natsio.Msg) {
 	if b.names.wildcards && m.Subject != m.Sub.Subject {
 		if name, ok := b.names.matched(ch, m.Subject); !ok || !b.covers(ch, name) {

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// dialer makes the connections of the NATS client, one after the other, and knows when events flow: from the moment when all
-// subscriptions of a connection are confirmed until the connection ends. So publishers learn at once that there is no
-// connection; the NATS client would keep their publications for later.
+// dialer makes the connections of the NATS client, one after the other. Events flow from the moment when all
+// subscriptions of a connection are confirmed until it ends: so publishers learn at once that there is no connection.
+// The NATS client would keep their publications for later.
 type dialer struct {
 	timeout time.Duration
 	number  atomic.Uint64 // of the last connection that was begun
@@ -23,8 +23,7 @@ type dialer struct {
 	err     error         // why they do not flow
 }
 
-// trackedConn is a connection. It is closed at the first write that fails, because the bytes of that write are lost, perhaps
-// subscriptions.
+// trackedConn is closed at the first write that fails, because the bytes of that write are lost, perhaps subscriptions.
 type trackedConn struct {
 	net.Conn
 	dialer *dialer
@@ -35,7 +34,7 @@ func newDialer(timeout time.Duration) *dialer {
 	return &dialer{timeout: timeout, changed: make(chan struct{})}
 }
 
-// Dial implements the client's CustomDialer. The timeout covers name resolution.
+// Dial implements natsio.CustomDialer. The timeout covers name resolution.
 func (d *dialer) Dial(network, address string) (net.Conn, error) {
 	d.number.Add(1)
 	// Canaries find out that the server has vanished; keep-alive is for half-open leftovers.
@@ -71,7 +70,7 @@ func (c *trackedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// setFlowing notes that events flow over a connection. It returns false if that has ended.
+// setFlowing returns false if the connection has ended.
 func (d *dialer) setFlowing(number uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -87,8 +86,8 @@ func (d *dialer) setFlowing(number uint64) bool {
 	return true
 }
 
-// failed notes why there is no connection, or soon will be none. net.ErrClosed is not a
-// reason: it means that Gyro has closed the connection.
+// failed notes why there is no connection, or soon will be none. net.ErrClosed is no reason: Gyro has closed the
+// connection.
 func (d *dialer) failed(err error) {
 	if err == nil || errors.Is(err, net.ErrClosed) {
 		return
@@ -98,15 +97,14 @@ func (d *dialer) failed(err error) {
 	d.err = err
 }
 
-// state tells whether events flow and, if they do not, why. changed is closed when they flow
-// again.
+// state tells whether events flow, and why not. changed is closed when they flow again.
 func (d *dialer) state() (up bool, changed <-chan struct{}, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.flowing.Load() != 0, d.changed, d.err
 }
 
-// cut ends the current connection. The NATS client makes another one then.
+// cut ends the connection. The NATS client makes another one then.
 func (d *dialer) cut(err error) {
 	d.mu.Lock()
 	c := d.current

@@ -14,9 +14,8 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// flusher finds out that the server has processed everything that was sent before: it
-// sends a ping, which the server answers in its turn. One ping is under way at a time; calls
-// that come meanwhile share the next one.
+// flusher finds out that the server has processed what was sent: it sends a ping, which the server answers in its turn.
+// One ping is under way at a time; calls that come meanwhile share the next one.
 type flusher struct {
 	conn    func() *natsio.Conn
 	timeout time.Duration
@@ -25,16 +24,14 @@ type flusher struct {
 	busy   bool
 	next   *roundTrip // not sent yet; nil if no call waits
 	number uint64
-	// denied has the subjects that the server refused, each with the number of the last
-	// ping before which it did. The NATS client reports refusals in a goroutine of its own.
-	denied map[string]uint64
-	any    atomic.Bool // denied is not empty
-	// reported is the newest error that was reported.
+	// denied has the refused subjects, with the number of the last ping before the refusal. The NATS client reports
+	// refusals in a goroutine of its own.
+	denied   map[string]uint64
+	any      atomic.Bool // denied is not empty
 	reported error
 	news     chan struct{} // closed at each report
 }
 
-// roundTrip is a ping that several calls wait for.
 type roundTrip struct {
 	done chan struct{}
 	err  error
@@ -47,14 +44,13 @@ func newFlusher(timeout time.Duration, conn func() *natsio.Conn) *flusher {
 	return &flusher{conn: conn, timeout: timeout, denied: make(map[string]uint64), news: make(chan struct{})}
 }
 
-// begin returns the argument since of denies for messages that are sent from now on.
+// begin returns since for denies, for messages from now on.
 func (f *flusher) begin() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.number
 }
 
-// flush returns nil when the server has processed everything that was sent before.
 func (f *flusher) flush(ctx context.Context) error {
 	f.mu.Lock()
 	if !f.busy {
@@ -81,7 +77,7 @@ func (f *flusher) flush(ctx context.Context) error {
 	}
 }
 
-// more tells whether a call waits for another ping. If not, the next call of flush sends one itself.
+// more tells whether a call waits for another ping. If not, the next flush sends one itself.
 func (f *flusher) more() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -104,7 +100,6 @@ func (f *flusher) run() {
 	}
 }
 
-// ping makes one round trip.
 func (f *flusher) ping(ctx context.Context) error {
 	conn := f.conn()
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
@@ -116,11 +111,10 @@ func (f *flusher) ping(ctx context.Context) error {
 	return nil
 }
 
-// patience is how long to wait for the report of an error that the NATS client has.
+// patience bounds the wait for the report of an error that the NATS client has.
 const patience = 200 * time.Millisecond
 
-// awaitReports waits until the refusals that the NATS client has are in denied. They are reported
-// by another goroutine, which may take a moment.
+// awaitReports waits until the client's refusals are in denied: another goroutine reports them.
 func (f *flusher) awaitReports(conn *natsio.Conn) {
 	var timeout <-chan time.Time
 	for {
@@ -167,7 +161,6 @@ const (
 	toSubscribe = `Subscription to "`
 )
 
-// deniedKey takes the refused subject from the text of the server's error.
 func deniedKey(err error) string {
 	text := err.Error()
 	for _, what := range []string{toPublish, toSubscribe} {
@@ -180,8 +173,8 @@ func deniedKey(err error) string {
 	return ""
 }
 
-// denies returns an error if the server refused to publish or to subscribe to a subject after begin returned since. what says
-// which: toPublish or toSubscribe.
+// denies returns an error if the server refused to publish or to subscribe (what) to a subject since begin returned
+// since.
 func (f *flusher) denies(what, subject string, since uint64) error {
 	if !f.any.Load() {
 		return nil

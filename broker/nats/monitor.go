@@ -16,9 +16,9 @@ import (
 	"github.com/gyrohq/gyro/quiet"
 )
 
-// monitor watches the connection: every second it sends a canary, which must come back on the way of events. When canaries
-// stay away it cuts the connection, and the NATS client makes another one; when the client gives up, monitor connects anew.
-// Then it restores the subscriptions, and tells the node that events may have been lost.
+// monitor sends a canary every second, which must come back on the way of events. When canaries stay away it cuts the
+// connection, and the NATS client makes another one; when the client gives up, monitor connects anew. Then it restores
+// the subscriptions, and reports a loss.
 type monitor struct {
 	b       *Broker
 	subject string
@@ -38,8 +38,8 @@ type monitor struct {
 	logged atomic.Int64 // when a frequent event was logged last
 
 	mu sync.Mutex
-	// overflows are the subscriptions whose messages found no room in the receiver. The NATS
-	// client reports the first message that it dropped, but not those that follow.
+	// overflows are the subscriptions whose messages found no room in the receiver. The NATS client reports only the
+	// first message that it dropped.
 	overflows map[*natsio.Subscription]dropped
 }
 
@@ -87,7 +87,6 @@ func (m *monitor) run() {
 	}
 }
 
-// subscribe makes sure that canaries come back.
 func (m *monitor) subscribe(conn *natsio.Conn) error {
 	if err := m.probes.subscribe(conn); err != nil || m.sub.IsValid() {
 		return err
@@ -99,7 +98,7 @@ func (m *monitor) subscribe(conn *natsio.Conn) error {
 	return nil
 }
 
-// send sends a canary. If that fails, the canary does not come back.
+// send: a canary that fails does not come back.
 func (m *monitor) send(conn *natsio.Conn) {
 	m.sentAt.Store(int64(time.Since(processStart)))
 	n := m.sent.Add(1)
@@ -108,7 +107,7 @@ func (m *monitor) send(conn *natsio.Conn) {
 
 func (m *monitor) isCanary(msg *natsio.Msg) bool { return msg.Sub.Subject == m.subject }
 
-// canaryArrived is called for each canary that comes in, one at a time.
+// canaryArrived is called for one canary at a time.
 func (m *monitor) canaryArrived(msg *natsio.Msg) {
 	n := canaryNumber(msg)
 	if n == m.sent.Load() {
@@ -140,8 +139,8 @@ func (m *monitor) tick() {
 	m.probes.update(conn)
 }
 
-// discover watches the servers that have just become known. With the next canary it may be too late: the server of this node
-// does not announce a server any more when the route to it has broken.
+// discover watches servers that have just become known. With the next canary it may be too late: the server of this node
+// stops announcing a server when the route to it has broken.
 func (m *monitor) discover() {
 	if m.b.dialer.flowing.Load() != 0 {
 		m.probes.update(m.b.conn.Load())
@@ -162,7 +161,6 @@ func (m *monitor) late() error {
 	return m.probes.err()
 }
 
-// mend makes events flow if they do not.
 func (m *monitor) mend() {
 	b := m.b
 	for attempt := 0; b.dialer.flowing.Load() == 0 && !b.closed.Load(); attempt++ {
@@ -189,7 +187,6 @@ func (m *monitor) mend() {
 	}
 }
 
-// restart makes a connection in place of the one that the NATS client gave up.
 func (m *monitor) restart() error {
 	b := m.b
 	conn, _, err := b.connect()
@@ -225,8 +222,8 @@ func count(sub *natsio.Subscription) dropped {
 	return dropped{messages, delivered}
 }
 
-// recount finds further drops of the subscriptions in overflows. It forgets those that got a
-// message since, because the NATS client will report their next drop.
+// recount finds further drops of the overflows. It forgets those that got a message since: the NATS client will report
+// their next drop.
 func (m *monitor) recount() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -15,15 +15,12 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Publish implements broker.Broker. It returns nil when the server that this node is
-// connected to has processed the publication; concurrent publishes share that round trip.
-// While there is no connection it fails at once. When the connection breaks meanwhile it
-// fails although the publication may have been delivered.
-//
-// It fails with protocol.ErrorLimitExceeded for a publication above the server's
-// max_payload, with protocol.ErrorBadRequest for a channel that has a wildcard, does not make
-// a NATS subject, or makes one that belongs to NATS or to Gyro itself, and with
-// protocol.ErrorPermissionDenied for a subject that the server does not permit.
+// Publish implements broker.Broker. It returns nil when the node's NATS server has processed the publication; concurrent
+// publishes share that round trip. Without a connection it fails at once. If the connection breaks meanwhile it fails
+// although the publication may have been delivered. It fails with protocol.ErrorLimitExceeded above the server's
+// max_payload, with protocol.ErrorBadRequest for a channel that has a wildcard, does not make a NATS subject, or makes
+// one that belongs to NATS or to Gyro, and with protocol.ErrorPermissionDenied for a subject that the server does not
+// permit.
 func (b *Broker) Publish(ctx context.Context, ch string, pub *channel.Publication, opts broker.PublishOptions) (broker.PublishResult, error) {
 	enginekit.Stamp(pub, time.Now())
 	return broker.PublishResult{}, b.send(ctx, ch, message{pub: pub, delta: opts.Delta})
@@ -39,14 +36,12 @@ func (b *Broker) PublishLeave(ctx context.Context, ch string, info *channel.Clie
 	return b.send(ctx, ch, message{leave: info})
 }
 
-// message is a message to a channel: a publication, a join or a leave.
 type message struct {
 	pub         *channel.Publication
 	delta       bool
 	join, leave *channel.ClientInfo
 }
 
-// send publishes a message and waits for the confirmation.
 func (b *Broker) send(ctx context.Context, ch string, m message) error {
 	subject, err := b.names.toPublish(ch)
 	if err != nil {
@@ -69,7 +64,7 @@ func (b *Broker) send(ctx context.Context, ch string, m message) error {
 	return b.flusher.denies(toPublish, subject, since)
 }
 
-// refused logs that a channel was refused, once a second at most.
+// refused logs once a second at most.
 func (b *Broker) refused(err error) error {
 	if b.monitor.mayLog() {
 		b.log.Warn("channel refused", "engine", b.part, "error", err)
@@ -83,7 +78,6 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 // keepBuffer is the largest buffer that is used again.
 const keepBuffer = 64 << 10
 
-// write gives a message to the NATS client, which sends it soon.
 func (b *Broker) write(ch, subject string, m message) error {
 	conn := b.conn.Load()
 	if b.names.raw {
@@ -98,7 +92,6 @@ func (b *Broker) write(ch, subject string, m message) error {
 	return err
 }
 
-// appendPush encodes a message.
 func appendPush(dst []byte, ch string, m message) []byte {
 	var (
 		push  = protocol.Push{Channel: ch}
@@ -121,7 +114,6 @@ func appendPush(dst []byte, ch string, m message) []byte {
 	return push.AppendProto(dst)
 }
 
-// published explains an error of the NATS client.
 func published(conn *natsio.Conn, size int, err error) error {
 	switch {
 	case err == nil:
@@ -174,7 +166,6 @@ func (b *Broker) PublishBatch(ctx context.Context, batch []broker.BatchItem) {
 	}
 }
 
-// denied tells whether the server refused a publication to a channel.
 func (b *Broker) denied(ch string, since uint64) error {
 	if !b.flusher.any.Load() {
 		return nil

@@ -10,17 +10,15 @@ import (
 	"github.com/gyrohq/gyro/broker/enginekit"
 )
 
-// receiver takes events from the NATS client as they come and hands them to workers, each of
-// which delivers the events of some channels in their order. The client has one goroutine
-// for all events; if that waits, the server closes the connection. So receiver never waits for
-// a worker. When too many events wait for a worker, it drops events and calls lose.
+// receiver takes events from the NATS client and hands them to workers, each of which delivers the events of some
+// channels in their order. The client has one goroutine for all events; if that waits, the server closes the connection.
+// So receiver never waits for a worker: when too many events wait for one, it drops events and calls lose.
 type receiver struct {
-	messages chan *natsio.Msg
-	workers  []*worker
-	deliver  func(ch string, m *natsio.Msg)
-	lose     func(match func(ch string) bool)
-	channel  func(*natsio.Subscription) (string, bool)
-	// isCanary tells whether a message is a canary; canaryArrived is called for each canary.
+	messages      chan *natsio.Msg
+	workers       []*worker
+	deliver       func(ch string, m *natsio.Msg)
+	lose          func(match func(ch string) bool)
+	channel       func(*natsio.Subscription) (string, bool)
 	isCanary      func(*natsio.Msg) bool
 	canaryArrived func(*natsio.Msg)
 
@@ -30,16 +28,13 @@ type receiver struct {
 }
 
 const (
-	// receiverSize is how many messages wait for the receiver. So many wait only if the
-	// processor has no time for it.
+	// receiverSize messages wait for the receiver only if the processor has no time for it.
 	receiverSize = 32 << 10
 	// overhead is the memory of a message besides its payload and subject, in bytes.
 	overhead   = 256
 	maxWorkers = 4
-	// maxLost is how many channels with lost events a worker remembers. With more, all of
-	// its channels count as concerned.
-	maxLost = 1024
-	// keepQueue is the largest capacity of a queue that is used again.
+	// maxLost bounds the channels with lost events. With more, all channels of the worker count as concerned.
+	maxLost   = 1024
 	keepQueue = 4096
 )
 
@@ -106,7 +101,7 @@ func (r *receiver) worker(ch string) *worker {
 	return r.workers[h%uint32(len(r.workers))]
 }
 
-// lost notes that events of a channel were lost before the receiver.
+// lost: events of a channel were lost before the receiver.
 func (r *receiver) lost(ch string) {
 	w := r.worker(ch)
 	w.mu.Lock()
@@ -121,7 +116,6 @@ type item struct {
 	m  *natsio.Msg
 }
 
-// worker delivers the events of some channels.
 type worker struct {
 	limit int // bytes in queue
 	wake  chan struct{}
@@ -156,7 +150,7 @@ func (w *worker) flush() {
 	w.signal()
 }
 
-// drop remembers that an event of the channel got lost. mu is held.
+// drop: mu is held.
 func (w *worker) drop(ch string) {
 	w.drops++
 	switch {
@@ -178,7 +172,6 @@ func (w *worker) counts() (waiting int, drops uint64) {
 	return len(w.queue), w.drops
 }
 
-// reset empties a slice for its next use.
 func reset(items []item) []item {
 	if cap(items) > keepQueue {
 		return nil
@@ -187,7 +180,6 @@ func reset(items []item) []item {
 	return items[:0]
 }
 
-// run delivers until the receiver is closed.
 func (w *worker) run(r *receiver) {
 	var items []item
 	for {
@@ -212,7 +204,7 @@ func (w *worker) run(r *receiver) {
 			}
 			r.deliver(it.ch, it.m)
 		}
-		// The queue was emptied first: events that came later are delivered.
+		// The queue was emptied first, so later events are delivered.
 		switch {
 		case all:
 			r.lose(func(ch string) bool { return r.worker(ch) == w })

@@ -16,11 +16,11 @@ import (
 	"github.com/gyrohq/gyro/logging"
 )
 
-// routeProbes prove that publications on the other servers of a NATS cluster arrive here. The canary of the monitor passes the
-// server of this node alone, so it does not show that a route between two servers is cut. Therefore each server that the
-// configuration names or that the server announces has a probe, which connects to it and publishes a canary there each second. If
-// a server answers a ping behind the canary and the canary does not arrive, the route from that server is broken. A server that
-// does not answer proves nothing: it may have ended.
+// routeProbes prove that publications on the other servers of a NATS cluster arrive here. The canary of the monitor
+// passes one server, so it does not show that a route between two is cut. So each server that the configuration names or
+// a server announces has a probe, which publishes a canary there each second. If the server answers a ping behind the
+// canary and the canary does not arrive, the route is broken. A server that does not answer proves nothing: it may have
+// ended.
 type routeProbes struct {
 	b       *Broker
 	subject string
@@ -31,7 +31,6 @@ type routeProbes struct {
 	last uint64                 // the newest number of a probe
 }
 
-// routeProbe watches one other server.
 type routeProbe struct {
 	*routeProbes
 	number uint64
@@ -45,14 +44,12 @@ type routeProbe struct {
 }
 
 const (
-	// answerWithin is how long a server may take to answer the ping behind a canary.
+	// answerWithin bounds the answer to the ping behind a canary.
 	answerWithin = time.Second
-	// maxProbes bounds the servers that are watched.
-	maxProbes = 64
-	// forgetProbe is how long a server that is not listed any more is tried.
+	maxProbes    = 64
+	// forgetProbe is how long an unlisted server is tried.
 	forgetProbe = 10 * time.Minute
-	// maxProbePause is the longest pause between attempts to connect. The pause doubles
-	// maxDoublings times at most.
+	// maxProbePause bounds the pause between attempts to connect, which doubles maxDoublings times at most.
 	maxProbePause = 10 * time.Second
 	maxDoublings  = 8
 )
@@ -61,7 +58,6 @@ func newRouteProbes(b *Broker, subject string) *routeProbes {
 	return &routeProbes{b: b, subject: subject, list: make(map[string]*routeProbe)}
 }
 
-// subscribe makes sure that canaries arrive.
 func (p *routeProbes) subscribe(conn *natsio.Conn) error {
 	if p.sub.IsValid() {
 		return nil
@@ -91,7 +87,6 @@ func (p *routeProbes) canaryArrived(msg *natsio.Msg) {
 	}
 }
 
-// update watches the servers that the NATS client knows.
 func (p *routeProbes) update(conn *natsio.Conn) {
 	hosts := make(map[string]string)
 	for _, server := range conn.Servers() {
@@ -121,7 +116,7 @@ func (p *routeProbes) update(conn *natsio.Conn) {
 	}
 }
 
-// err returns an error with the servers whose route to here is broken, or nil.
+// err names the servers whose route to here is broken.
 func (p *routeProbes) err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,7 +133,6 @@ func (p *routeProbes) err() error {
 	return fmt.Errorf("nats: what is published on server %q does not arrive: its route to the server of this node is broken", hosts)
 }
 
-// run watches a server until it is not listed any more.
 func (p *routeProbe) run() {
 	defer func() {
 		p.mu.Lock()
@@ -171,7 +165,7 @@ func (p *routeProbe) run() {
 }
 
 // reached notes whether the server could be connected to. One that cannot has ended, or is cut off with its nodes: that
-// looks the same from here.
+// looks the same.
 func (p *routeProbe) reached(err error) {
 	if p.b.lifetime.Err() != nil {
 		return
@@ -185,7 +179,6 @@ func (p *routeProbe) reached(err error) {
 	}
 }
 
-// unreachableCount counts the servers that cannot be reached.
 func (p *routeProbes) unreachableCount() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -197,7 +190,6 @@ func (p *routeProbes) unreachableCount() (n int) {
 	return n
 }
 
-// connect connects to the server, and to no other.
 func (p *routeProbe) connect() (*natsio.Conn, error) {
 	b := p.b
 	o, err := b.options()
@@ -228,8 +220,7 @@ func (p *routeProbe) connect() (*natsio.Conn, error) {
 	return o.Connect()
 }
 
-// watch sends canaries until the server does not answer any more. It returns true if the
-// server is the one that this node is connected to.
+// watch sends canaries until the server does not answer. It returns true if this node is connected to that server.
 func (p *routeProbe) watch(conn *natsio.Conn) (same bool) {
 	b := p.b
 	var over uint64 // the connection over which canaries come

@@ -12,8 +12,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// maxSubject is the longest subject in bytes. Servers take lines of 4,096 bytes,
-// and close the connection at longer ones.
+// maxSubject bounds subjects, in bytes: servers close the connection at lines above 4,096 bytes.
 const maxSubject = 2048
 
 // names translates between channels and subjects.
@@ -50,7 +49,7 @@ func newNames(cfg *Config) *names {
 	return n
 }
 
-// newReplacer orders the pairs so that the longest wins where several match.
+// newReplacer orders the pairs so that the longest wins.
 func newReplacer(m map[string]string) *strings.Replacer {
 	type pair struct{ old, new string }
 	var pairs []pair
@@ -67,7 +66,6 @@ func newReplacer(m map[string]string) *strings.Replacer {
 	return strings.NewReplacer(args...)
 }
 
-// toPublish returns the subject to publish to a channel.
 func (n *names) toPublish(ch string) (string, error) {
 	s, err := n.subject(ch)
 	if err == nil && (hasWildcard(ch) || n.raw && hasWildcard(s)) { // s: by a replacement
@@ -76,7 +74,6 @@ func (n *names) toPublish(ch string) (string, error) {
 	return s, err
 }
 
-// toSubscribe returns the subject to subscribe to a channel.
 func (n *names) toSubscribe(ch string) (string, error) {
 	s, err := n.subject(ch)
 	if err != nil || !hasWildcard(s) {
@@ -114,14 +111,14 @@ func (n *names) subject(ch string) (string, error) {
 	return s, nil
 }
 
-// isReserved tells whether a valid subject, or one that it matches, belongs to NATS or to
-// Gyro itself. toSubscribe refuses wildcards at the beginning.
+// isReserved tells whether a valid subject, or one that it matches, belongs to NATS or to Gyro. toSubscribe refuses
+// wildcards at the beginning.
 func (n *names) isReserved(s string) bool {
 	return ofSystem(s) || slices.ContainsFunc(n.reserved, func(r string) bool { return overlap(s, r) })
 }
 
-// ofSystem tells whether the first token of a subject is one that NATS keeps for itself:
-// $SYS, $JS, $KV and others in capitals behind a $, _INBOX and others behind a _.
+// ofSystem tells whether NATS keeps the first token of a subject for itself: $SYS, $JS, $KV and others in capitals
+// behind a $, _INBOX and others behind a _.
 func ofSystem(s string) bool {
 	first, _, _ := strings.Cut(s, ".")
 	if len(first) < 2 || first[0] != '$' && first[0] != '_' {
@@ -153,9 +150,8 @@ func overlap(a, b string) bool {
 	}
 }
 
-// matched returns the channel of a message that a subscription with a wildcard got, under a
-// name that a client could use. With replacements that is the part of the pattern before the
-// first wildcard, and what follows that part in the subject.
+// matched returns the channel of a message for a wildcard, under a name that a client could use. With replacements that
+// is the part of the pattern before the first wildcard, and what follows that part in the subject.
 func (n *names) matched(pattern, subject string) (ch string, ok bool) {
 	if i := strings.IndexAny(pattern, "*>"); n.replacer != nil && i >= 0 {
 		rest, ok := strings.CutPrefix(subject, n.prefix+n.replacer.Replace(pattern[:i]))
@@ -164,7 +160,6 @@ func (n *names) matched(pattern, subject string) (ch string, ok bool) {
 	return strings.CutPrefix(subject, n.prefix)
 }
 
-// channel returns the channel of a subscription.
 func (n *names) channel(sub *natsio.Subscription) (string, bool) {
 	if !n.raw {
 		return strings.CutPrefix(sub.Subject, n.prefix)
@@ -175,7 +170,6 @@ func (n *names) channel(sub *natsio.Subscription) (string, bool) {
 	return ch, ok
 }
 
-// add notes the channel of a subscription, until remove.
 func (n *names) add(sub *natsio.Subscription, ch string) {
 	if n.raw {
 		n.mu.Lock()
@@ -192,9 +186,8 @@ func (n *names) remove(sub *natsio.Subscription) {
 	}
 }
 
-// validSubject tells whether the server takes s as a subject, perhaps with wildcards: no
-// token is empty, and nothing follows the token ">". The server closes the connection at an
-// invalid subject.
+// validSubject tells whether the server takes s, perhaps with wildcards: no token is empty, and nothing follows the
+// token ">". The server closes the connection at an invalid subject.
 func validSubject(s string) bool {
 	if strings.ContainsAny(s, " \t\n\f\r\x00") {
 		return false

@@ -15,12 +15,10 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// Follower is an EventHandler that follows a channel as a client with recovery does. It checks that acknowledged publications
-// are delivered, unless it was told that something may be missing. It takes a publication that is the successor of its
-// position. Otherwise, and after HandleLoss, it recovers missed publications from the history. If it cannot, it counts as
-// told, and goes on from the top.
-//
-// Publications must be numbers (see Number) in the order of publishing.
+// Follower is an EventHandler that follows a channel as a client with recovery does, and checks that acknowledged
+// publications are delivered, unless it was told of a loss. It takes the successor of its position. Otherwise, and after
+// HandleLoss, it recovers from the history; if it cannot, it counts as told, and goes on from the top. Publications must
+// be numbers (see Number) in the order of publishing.
 type Follower struct {
 	ch     string
 	broker broker.Broker
@@ -100,7 +98,7 @@ func (f *Follower) follow(ctx context.Context) {
 	}
 }
 
-// take handles a live publication. It returns false if the follower has to recover.
+// take returns false if the follower has to recover.
 func (f *Follower) take(e *broker.PublicationEvent) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -123,7 +121,6 @@ func (f *Follower) receive(p *channel.Publication) {
 	f.book = append(f.book, numberOf(p.Data))
 }
 
-// recover reads missed publications. It repeats reads that fail.
 func (f *Follower) recover(ctx context.Context) {
 	for ctx.Err() == nil {
 		f.mu.Lock()
@@ -148,8 +145,7 @@ func (f *Follower) recover(ctx context.Context) {
 	}
 }
 
-// recoverable tells whether the publications of h lead from a position to the top without a
-// gap.
+// recoverable tells whether h leads from a position to the top without a gap.
 func recoverable(since channel.StreamPosition, h *broker.History) bool {
 	if h.Top.Epoch != since.Epoch || h.Top.Offset < since.Offset || h.Top.Offset-since.Offset != uint64(len(h.Publications)) {
 		return false
@@ -162,7 +158,7 @@ func recoverable(since channel.StreamPosition, h *broker.History) bool {
 	return true
 }
 
-// Told returns how often the follower was told that something may be missing, after Start.
+// Told returns how often the follower was told of a loss after Start.
 func (f *Follower) Told() (times int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -174,9 +170,8 @@ func (f *Follower) Told() (times int) {
 	return times - 1 // it is told when it starts
 }
 
-// Verify waits until the follower's position is the top of the stream. Then it checks that the
-// follower received each accepted number, once and in order, unless it was told. It returns
-// how many numbers the follower has not received.
+// Verify waits for the top of the stream, and checks that the follower received each accepted number, once and in order,
+// unless it was told. It returns how many are missing.
 func (f *Follower) Verify(tb testing.TB, accepted []int) (missing int) {
 	tb.Helper()
 	f.await(tb)
@@ -209,7 +204,6 @@ func (f *Follower) Verify(tb testing.TB, accepted []int) (missing int) {
 	return missing
 }
 
-// await waits until the follower's position is the top of the stream.
 func (f *Follower) await(tb testing.TB) {
 	tb.Helper()
 	wait.Success(tb, "the follower reaches the top", func() error {
@@ -227,14 +221,12 @@ func (f *Follower) await(tb testing.TB) {
 	})
 }
 
-// between returns the accepted numbers between two.
 func between(accepted []int, after, before int) []int {
 	from, _ := slices.BinarySearch(accepted, after+1)
 	to, _ := slices.BinarySearch(accepted, before)
 	return accepted[from:max(from, to)]
 }
 
-// ranges shows the ends of a list.
 func ranges(list []int) string {
 	return strconv.Itoa(list[0]) + " to " + strconv.Itoa(list[len(list)-1]) + " (" + strconv.Itoa(len(list)) + ")"
 }

@@ -14,7 +14,6 @@ import (
 
 const full = channel.SuppressMapFull
 
-// testMaxEntries fills maps with a stream and without one.
 func testMaxEntries(f *fixture) {
 	for what, free := range map[string]channel.MapOptions{"stream": f.options(), "ephemeral": {KeyTTL: 1000 * f.unit}} {
 		f.begin()
@@ -54,7 +53,7 @@ func testMaxEntries(f *fixture) {
 	}
 }
 
-// testMaxEntriesConditions has other conditions decide before the bound, and the bound leave nothing behind.
+// testMaxEntriesConditions: other conditions decide before the bound, and the bound leaves nothing behind.
 func testMaxEntriesConditions(f *fixture) {
 	o := f.options()
 	o.MaxEntries = 1
@@ -91,7 +90,7 @@ func testMaxEntriesConditions(f *fixture) {
 	f.wantEvents("a=1@1", "a=2@2", "a=3@3", "a removed@4", "b=5@5", "b=v@6")
 }
 
-// testMaxEntriesExpiry has an entry that expires leave its place to another.
+// testMaxEntriesExpiry: an entry that expires leaves room for another.
 func testMaxEntriesExpiry(f *fixture) {
 	for what, o := range map[string]channel.MapOptions{"stream": f.options(), "ephemeral": {KeyTTL: 1000 * f.unit}} {
 		f.begin()
@@ -117,18 +116,16 @@ func testMaxEntriesExpiry(f *fixture) {
 	}
 }
 
-// testMaxEntriesRace has many clients of one node, whose changes an engine may make together, race for the last places.
+// testMaxEntriesRace: clients of one node, whose changes an engine may make together, race for the last room.
 func testMaxEntriesRace(f *fixture) {
 	raceForPlaces([]*fixture{f, f, f, f})
 }
 
-// testNodesMaxEntries is the same with clients of two nodes.
 func testNodesMaxEntries(nodes []*fixture) {
 	raceForPlaces([]*fixture{nodes[0], nodes[1], nodes[0], nodes[1]})
 }
 
-// raceForPlaces has each of writers set new keys and give some of them up again. The map never has more entries than the bound,
-// and has as many in the end.
+// raceForPlaces has each writer set new keys and remove some. The map never exceeds the bound, and is full in the end.
 func raceForPlaces(writers []*fixture) {
 	const most = 5
 	f := writers[0]

@@ -15,8 +15,8 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// RunFaults changes maps by two nodes while Capabilities.Fault makes faults. Each node has a subscriber that follows the maps
-// as clients do. At the end all maps equal the maps of the engine.
+// RunFaults changes maps by two nodes while Capabilities.Fault makes faults. A subscriber on each node follows the maps
+// as clients do; at the end all maps are equal.
 func RunFaults(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps brokertest.Capabilities) {
 	nodes := make([]*fixture, 2)
 	for i := range nodes {
@@ -54,7 +54,6 @@ func RunFaults(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps br
 	}
 }
 
-// until calls do again and again.
 func until(over <-chan struct{}, do func()) {
 	for {
 		select {
@@ -94,7 +93,6 @@ type replica struct {
 
 var errGap = errors.New("changes are missing")
 
-// follow takes the events that came.
 func (c *replica) follow(ctx context.Context) error {
 	events := c.f.events.Of(c.f.ch)[c.read:]
 	if c.entries == nil && len(events) > 0 {
@@ -123,8 +121,7 @@ func (c *replica) apply(pub *channel.Publication) {
 	c.entries[pub.Key] = text(pub)
 }
 
-// restart reads the state in pages, and the changes since the first page. If it fails, the next event
-// has it tried again.
+// restart reads the state in pages, and the changes since the first page. After a failure the next event tries again.
 func (c *replica) restart(ctx context.Context) error {
 	c.restarts++
 	c.entries = nil
@@ -171,8 +168,8 @@ func (c *replica) recoverChanges(ctx context.Context) error {
 	return nil
 }
 
-// check recovers once more, as a client does that comes back, and compares the map with the engine's. What
-// expires meanwhile has it tried again.
+// check recovers once more, as a client that comes back, and compares the map with the engine's. What expires meanwhile
+// has it tried again.
 func (c *replica) check(ctx context.Context) error {
 	err := errGap
 	if c.entries != nil {

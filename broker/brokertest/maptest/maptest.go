@@ -1,5 +1,4 @@
-// Package maptest is the conformance suite of broker.Maps: the entries of map channels and the
-// streams of their changes. Every engine that offers Traits.Maps passes it.
+// Package maptest is the conformance suite of broker.Maps. Every engine that offers Traits.Maps passes it.
 package maptest
 
 import (
@@ -26,9 +25,8 @@ import (
 // made is channel.MapResult.Suppressed of a change that was made.
 const made broker.SuppressReason = ""
 
-// Run tests the maps of the engine that newBroker makes. Each test calls newBroker once. It returns a broker before Run; the
-// suite calls Run and Close. It uses the capabilities Virtual and Unit. The tests are parallel: they run when the function
-// that called Run has returned.
+// Run tests the maps of the engine that newBroker makes, once for each test and before Run; the suite calls Run and
+// Close. It uses the capabilities Virtual and Unit. The tests are parallel: they run when the caller has returned.
 func Run(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps brokertest.Capabilities) {
 	for name, test := range map[string]func(f *fixture){
 		"Changes": testChanges, "Conditions": testConditions, "Expected": testExpected, "Versions": testVersions,
@@ -50,8 +48,7 @@ func Run(t *testing.T, newBroker func(t testing.TB) broker.Broker, caps brokerte
 	}
 }
 
-// timely returns a test of times to live, in which everything but advance and waiting for events takes less than a unit. On a
-// busy machine it is tried again with units twice as long.
+// timely is as in brokertest; only advance and waiting for events may take longer than a unit.
 func timely(test func(f *fixture)) func(f *fixture) {
 	return func(f *fixture) {
 		if f.virtual {
@@ -92,7 +89,6 @@ func newFixture(t *testing.T, b broker.Broker, caps brokertest.Capabilities) *fi
 	return f
 }
 
-// begin goes on with another channel.
 func (f *fixture) begin() {
 	f.ch, f.read = fmt.Sprintf("map:%d_%d", time.Now().UnixNano(), serial.Add(1)), 0
 	f.must(f.broker.Subscribe(context.Background(), f.ch))
@@ -111,7 +107,7 @@ func (f *fixture) equal(what string, got, want any) {
 	equal(f, what, got, want)
 }
 
-// equal fails t, a *testing.T or a *rapid.T, unless got is want.
+// equal takes a *testing.T or a *rapid.T.
 func equal(t interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -528,7 +524,6 @@ func testDelta(f *fixture) {
 	f.equal("tags of the base", events[1].Prev.Tags, tags)
 }
 
-// testOneWins has many publishers race for a key.
 func testOneWins(f *fixture) {
 	o := f.options()
 	o.KeyMode = channel.KeyIfNew
@@ -548,8 +543,7 @@ func testOneWins(f *fixture) {
 	f.equal("top", f.state(channel.StateFilter{}).Top.Offset, uint64(20))
 }
 
-// testPagesUnderChange reads pages while keys change. The pages and the changes since the first page
-// are the state.
+// testPagesUnderChange: the pages and the changes since the first page are the state.
 func testPagesUnderChange(f *fixture) {
 	o := f.options()
 	o.StreamSize = 100_000
@@ -580,7 +574,6 @@ func testPagesUnderChange(f *fixture) {
 	writer.Wait()
 }
 
-// follow reads all pages and then the changes since the first page, and compares the result with the state.
 func (f *fixture) follow() {
 	f.Helper()
 	page := f.state(channel.StateFilter{Limit: 7})

@@ -12,7 +12,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// testModel changes and reads a map at random, and compares it with a model of plain maps and slices.
+// testModel compares a map with a model of plain maps and slices, at random.
 func testModel(f *fixture) {
 	rapid.Check(f, func(t *rapid.T) {
 		f.begin()
@@ -49,7 +49,6 @@ type modelEntry struct {
 	until   time.Duration
 }
 
-// ends has the model's channel end when it is time.
 func (m *model) ends() {
 	if m.until <= m.now {
 		m.stream = nil
@@ -100,7 +99,6 @@ func (m *model) change(t *rapid.T) {
 	equal(t, "suppressed", got.Suppressed, want)
 }
 
-// changed changes the model.
 func (m *model) changed(pub *channel.Publication, o channel.MapOptions) broker.SuppressReason {
 	e, exists := m.entries[pub.Key]
 	switch {
@@ -158,8 +156,8 @@ func (m *model) end(ttl time.Duration) time.Duration {
 	return m.now + ttl
 }
 
-// advance lets a little more than whole units pass, so that nothing is due at the very moment of a call, and
-// entries that are due were removed.
+// advance passes a little more than whole units, so that nothing is due at the very moment of a call, and entries that
+// are due were removed.
 func (m *model) advance(t *rapid.T) {
 	d := m.units(t, 1, 9, "time") + m.f.unit/9
 	to := m.now + d

@@ -1,5 +1,5 @@
-// Package pace repeats tests of times to live that a busy machine has slowed down. Otherwise
-// something may expire that should not, and the test would fail for no fault of the engine.
+// Package pace repeats tests of times to live that a busy machine has slowed down: something may have expired for no
+// fault of the engine.
 package pace
 
 import "time"
@@ -10,11 +10,10 @@ type Clock struct {
 	part  time.Time // the same, between BeginPart and EndPart
 }
 
-// late is the panic of Check.
 type late struct{}
 
-// Try calls test. It returns false if test has called Check after slack was over. The times given to Pass do not count. Then
-// the results of test mean nothing.
+// Try returns false if test has called Check after slack was over. The times given to Pass do not count. Then the
+// results of test mean nothing.
 func Try(slack time.Duration, test func(c *Clock)) (kept bool) {
 	defer func() {
 		if r := recover(); r != nil && r != any(late{}) {
@@ -32,8 +31,8 @@ func (c *Clock) Pass(d time.Duration) {
 	}
 }
 
-// BeginPart begins a part of the attempt that must end within d, waiting included, because something that it needs lives for so
-// long. EndPart ends the part.
+// BeginPart begins a part of the attempt that must end within d, waiting included, because something that it needs lives
+// for so long.
 func (c *Clock) BeginPart(d time.Duration) {
 	if c != nil {
 		c.part = time.Now().Add(d)
@@ -48,8 +47,8 @@ func (c *Clock) EndPart() {
 	}
 }
 
-// Check ends the attempt if it is late. The test calls it in its own goroutine, with each result
-// that depends on time, before it looks at that.
+// Check ends the attempt if it is late. The test calls it in its own goroutine before it looks at a result that depends
+// on time.
 func (c *Clock) Check() {
 	if c == nil {
 		return

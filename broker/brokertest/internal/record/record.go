@@ -28,8 +28,7 @@ func (e Event) String() string {
 	return fmt.Sprintf("%d:%.20q", e.Pub.Offset, e.Pub.Data)
 }
 
-// Recorder is an event handler that remembers. It also checks that events of one channel
-// come one at a time.
+// Recorder is an event handler that remembers. It checks that events of a channel come one at a time.
 type Recorder struct {
 	// Follower gets the publications and losses as well, unless it is nil.
 	Follower atomic.Pointer[follower.Follower]
@@ -47,7 +46,7 @@ type Recorder struct {
 	unsealed int // events that came later
 }
 
-// loss is a call of HandleLoss, and how many events of the channels came before it.
+// loss is a call of HandleLoss, with the number of events before it by channel.
 type loss struct {
 	match  func(ch string) bool
 	counts map[string]int
@@ -73,7 +72,6 @@ func (r *Recorder) HandleLeave(ch string, info *channel.ClientInfo) {
 	r.add(ch, Event{Kind: "leave", Info: info})
 }
 
-// HandleLoss notes how many events had come when it was called.
 func (r *Recorder) HandleLoss(match func(ch string) bool) {
 	if follower := r.Follower.Load(); follower != nil {
 		follower.HandleLoss(match)
@@ -145,8 +143,8 @@ func (r *Recorder) Unsealed() int {
 // AtLeast is a condition for Wait.
 func AtLeast(n int) func([]Event) bool { return func(e []Event) bool { return len(e) >= n } }
 
-// Wait returns the events of the channel when they are enough. It fails after patience, or if
-// two events of one channel were delivered at a time.
+// Wait returns the events of the channel when they are enough. It fails after patience, or if two events of a channel
+// came at a time.
 func (r *Recorder) Wait(ch string, patience time.Duration, enough func([]Event) bool) ([]Event, error) {
 	limit := time.After(patience)
 	for {
