@@ -9,20 +9,18 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// call is a command, and the function that takes its outcome, under the client's lock.
+// call is a command. Its outcome is taken under the client's lock.
 type call struct {
 	cmd     *protocol.Command
 	started func() // when it is sent; may be nil
 	done    func(*protocol.Reply, error)
 }
 
-// outcome of a call.
 type outcome struct {
 	reply *protocol.Reply
 	err   error
 }
 
-// do waits for the connection, sends a command, and returns the reply.
 func (c *Client) do(ctx context.Context, cmd *protocol.Command) (*protocol.Reply, error) {
 	answer := make(chan outcome, 1)
 	sent := make(chan struct{}, 1)
@@ -53,7 +51,6 @@ func (c *Client) do(ctx context.Context, cmd *protocol.Command) (*protocol.Reply
 	}
 }
 
-// issue sends a command, or keeps it until there is a connection.
 func (c *Client) issue(one *call) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,7 +68,6 @@ func (c *Client) issue(one *call) error {
 	return nil
 }
 
-// withdraw forgets a call.
 func (c *Client) withdraw(one *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,8 +89,8 @@ func (c *Client) RPC(ctx context.Context, method string, data []byte) ([]byte, e
 	return r.RPC.Data, nil
 }
 
-// Send sends a message to the application, as soon as the client is connected. There is no reply. It fails as
-// Publish does, but not by an error of the server.
+// Send sends a message to the application, as soon as the client is connected. There is no reply. It fails as Publish
+// does, but by no error of the server.
 func (c *Client) Send(ctx context.Context, data []byte) error {
 	_, err := c.do(ctx, &protocol.Command{Send: &protocol.SendRequest{Data: data}})
 	if err != nil {
@@ -116,8 +112,7 @@ func (c *Client) publish(ctx context.Context, r *protocol.PublishRequest) error 
 	return nil
 }
 
-// Presence are the clients that are subscribed to a channel, by their IDs. It waits for the connection,
-// and fails, as Publish does.
+// Presence are the clients that are subscribed to a channel, by their IDs. It waits, and fails, as Publish does.
 func (c *Client) Presence(ctx context.Context, channel string) (map[string]*ClientInfo, error) {
 	r, err := c.do(ctx, &protocol.Command{Presence: &protocol.PresenceRequest{Channel: channel}})
 	switch {
@@ -129,11 +124,10 @@ func (c *Client) Presence(ctx context.Context, channel string) (map[string]*Clie
 	return r.Presence.Presence, nil
 }
 
-// PresenceStats tells how many clients are subscribed to a channel, and how many users they are.
+// PresenceStats are the numbers of clients and of users that are subscribed to a channel.
 type PresenceStats struct{ Clients, Users int }
 
-// PresenceStats tells how many clients and users are subscribed to a channel. It waits for the connection,
-// and fails, as Publish does.
+// PresenceStats counts the clients and users that are subscribed to a channel. It waits, and fails, as Publish does.
 func (c *Client) PresenceStats(ctx context.Context, channel string) (PresenceStats, error) {
 	r, err := c.do(ctx, &protocol.Command{PresenceStats: &protocol.PresenceStatsRequest{Channel: channel}})
 	switch {
@@ -147,10 +141,10 @@ func (c *Client) PresenceStats(ctx context.Context, channel string) (PresenceSta
 
 // HistoryOptions select publications of a stream.
 type HistoryOptions struct {
-	// Limit is how many are returned at most; the server may have a limit of its own. 0: none, the position alone; less
-	// than 0: as many as the server returns.
+	// Limit is the most to return; the server may have a limit of its own. 0: the position alone; less than 0: as many
+	// as the server returns.
 	Limit int
-	// Since is the position after which they begin; before which, if Reverse is set. nil: the beginning, or the end.
+	// Since is the position after which they begin, or before which, if Reverse is set. nil: the beginning, or the end.
 	Since *StreamPosition
 	// Reverse: the newest first.
 	Reverse bool

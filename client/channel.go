@@ -34,7 +34,7 @@ func (c Channel[T]) Publish(ctx context.Context, value T) error {
 }
 
 // Messages returns the publications from this call on, with their values. Range over it once. It ends as
-// Subscription.Publications does, with the same errors. A *PayloadError stands in the place of a publication that is no such value.
+// Subscription.Publications does, with the same errors. A *PayloadError replaces a publication that is no such value.
 func (c Channel[T]) Messages(ctx context.Context) iter.Seq2[Message[T], error] {
 	publications := c.Publications(ctx)
 	return func(yield func(Message[T], error) bool) {

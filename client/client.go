@@ -48,12 +48,12 @@ type Client struct {
 	running sync.WaitGroup
 }
 
-// New returns a client of an endpoint, which is a URL such as wss://example.com/connection/websocket. It connects
-// when Connect is called. The error names the fault in the endpoint or the options.
+// New returns a client of an endpoint, a URL such as wss://example.com/connection/websocket. It connects when Connect is
+// called. An error names the fault in the endpoint or the options.
 func New(endpoint string, o Options) (*Client, error) { return NewOver(WebSocket(endpoint), o) }
 
-// NewOver returns a client that connects over a transport, such as a transport of package httplink, when Connect is
-// called. The error names the fault in the transport's address or the options.
+// NewOver returns a client over a transport, such as one of package httplink. It connects when Connect is called. An
+// error names the fault in the transport's address or the options.
 func NewOver(t Transport, o Options) (*Client, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -85,7 +85,7 @@ func (c *Client) Connect(ctx context.Context) error {
 	return c.Ready(ctx)
 }
 
-// begin starts the attempts. The lock is held.
+// begin: the lock is held.
 func (c *Client) begin() {
 	if c.state != Disconnected {
 		return
@@ -98,8 +98,8 @@ func (c *Client) begin() {
 	c.running.Go(func() { c.run(tries) })
 }
 
-// Ready waits until the client is connected. If ctx ends first, the error is its cause, with the error of the last attempt. Otherwise it is
-// ErrDisconnected with a Reason: the server, GetToken or Disconnect has ended the attempts.
+// Ready waits until the client is connected. If ctx ends first, the error is its cause, with the error of the last
+// attempt. Otherwise it is ErrDisconnected with a Reason: the server, GetToken or Disconnect has ended the attempts.
 func (c *Client) Ready(ctx context.Context) error {
 	for {
 		c.mu.Lock()
@@ -126,7 +126,7 @@ func (c *Client) Ready(ctx context.Context) error {
 	}
 }
 
-// late is the error of a wait that ctx has ended, with the failure of the last attempt, if there was one.
+// late is the error of a wait that ctx has ended, with the failure of the last attempt.
 func late(ctx context.Context, to string, failure error) error {
 	if failure == nil {
 		return context.Cause(ctx)
@@ -134,7 +134,7 @@ func late(ctx context.Context, to string, failure error) error {
 	return fmt.Errorf("client: %w; the last attempt to %s: %w", context.Cause(ctx), to, failure)
 }
 
-// disconnected is the error of calls and waits while the client is disconnected. The lock is held.
+// disconnected is the error of calls and waits. The lock is held.
 func (c *Client) disconnected() error { return fmt.Errorf("%w: %w", ErrDisconnected, c.reason) }
 
 // enter changes the state of the client. The lock is held, as in the functions that follow.
@@ -156,16 +156,16 @@ func (c *Client) State() (State, Reason) {
 	return c.state, c.reason
 }
 
-// NextAttempt is when the client will try to connect again. It is zero while no attempt waits for its time: the client is connected
-// or disconnected, or the attempt is under way.
+// NextAttempt is when the client will try to connect again. It is zero if the client is connected or disconnected, or
+// the attempt is under way.
 func (c *Client) NextAttempt() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.next
 }
 
-// Reconnect makes the next attempt to connect now, in place of waiting until NextAttempt. If it fails, the time until the one after it
-// is as long as it would have been. Reconnect does nothing while no attempt waits; Connect connects a client that is disconnected.
+// Reconnect makes the next attempt to connect now. If it fails, the time until the one after it is as long as it would
+// have been. Reconnect does nothing while no attempt waits; Connect connects a disconnected client.
 func (c *Client) Reconnect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,23 +174,22 @@ func (c *Client) Reconnect() {
 	}
 }
 
-// Disconnect ends the connection, and the iterators and waits of subscriptions, with ErrDisconnected. The client keeps its
-// subscriptions and their positions for the next Connect.
+// Disconnect ends the connection, and the iterators and waits of subscriptions, with ErrDisconnected. Subscriptions and
+// positions stay for the next Connect.
 func (c *Client) Disconnect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leave(DisconnectCalled)
 }
 
-// leave ends the connection and the attempts for good.
 func (c *Client) leave(r Reason) {
 	if c.state != Disconnected {
 		c.gone(ending{reason: r, last: true, politely: true})
 	}
 }
 
-// Close ends the client, its subscriptions and its iterators, and waits for its goroutines. Goroutines that call
-// functions of Options may still run until these functions return.
+// Close ends the client, its subscriptions and its iterators, and waits for its goroutines, but not for functions of
+// Options.
 func (c *Client) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -205,10 +204,10 @@ func (c *Client) Close() {
 	c.running.Wait()
 }
 
-// Events returns the events from this call on, in their order: events of the connection, of channels that the server
-// has subscribed the client to, and of the subscriptions in also. Range over it once. It ends when ctx ends or when the
-// client is closed; the caller must end ctx. When the client is disconnected, the iterator has a DisconnectedEvent, and
-// goes on with the next Connect. Events wait in the iterator, see Options.Buffer.
+// Events returns the events from this call on, in their order: of the connection, of channels that the server has
+// subscribed the client to, and of the subscriptions in also. Range over it once. It ends when ctx ends or when the
+// client is closed; the caller must end ctx. After a DisconnectedEvent it goes on with the next Connect. Events wait in
+// the iterator, see Options.Buffer.
 func (c *Client) Events(ctx context.Context, also ...*Subscription) iter.Seq[Event] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -220,7 +219,7 @@ func (c *Client) Events(ctx context.Context, also ...*Subscription) iter.Seq[Eve
 	return events
 }
 
-// watch adds an iterator to queues. channel is the name of the subscription's channel, if all events are of one subscription.
+// watch adds an iterator to queues. channel is the subscription's, if all events are of one.
 func (c *Client) watch(ctx context.Context, life eventqueue.Life, channel string, ended bool, to ...*eventqueue.Set[Event]) (*eventqueue.Queue[Event], iter.Seq[Event]) {
 	q := eventqueue.New(channel, c.options.Buffer, life, &c.crowd, func(left []Event, e Event) []Event { return c.leftOut(left, e, channel) })
 	if ended {
@@ -245,8 +244,8 @@ func (c *Client) watch(ctx context.Context, life eventqueue.Life, channel string
 	})
 }
 
-// attempts are all attempts to connect from Connect on until the client is disconnected. The client's lock protects them. A context
-// for all of them would take half a kilobyte from each connection.
+// attempts are all attempts to connect from Connect on until the client is disconnected. The client's lock protects
+// them. A context for all of them would take 0.5 kB from each connection.
 type attempts struct {
 	kick   chan struct{}      // has an element to end the wait for the next one
 	cancel context.CancelFunc // ends the one that is under way; nil: none is
@@ -261,7 +260,6 @@ func (t *attempts) stop() {
 	}
 }
 
-// run connects again and again.
 func (c *Client) run(t *attempts) {
 	for {
 		c.attempt(t)
@@ -283,15 +281,14 @@ func (c *Client) run(t *attempts) {
 	}
 }
 
-// lasting is from when on a connection, or a subscription, was not one more attempt that has failed.
+// lasting is how long a connection, or a subscription, lives if it is no failed attempt.
 const lasting = 5 * time.Second
 
-// pause is the time until the next attempt. It counts the attempt.
+// pause is the time until the next attempt, which it counts.
 func (c *Client) pause(failed *int) time.Duration {
 	return backoff.Pause(c.options.MinDelay, c.options.MaxDelay, failed, c.random)
 }
 
-// schedule decides when the next attempt is made.
 func (c *Client) schedule() {
 	c.next = time.Time{}
 	if !c.hurry {
@@ -300,7 +297,6 @@ func (c *Client) schedule() {
 	c.hurry = false
 }
 
-// ending is how a connection, or an attempt, ended.
 type ending struct {
 	reason   Reason
 	failure  Error // the error of an attempt for the application; the zero value: the transport was closed
@@ -309,7 +305,6 @@ type ending struct {
 	politely bool  // with a Close frame
 }
 
-// with returns an error with the cause of the ending, if that is known.
 func (e *ending) with(err error) error {
 	if e.cause == nil {
 		return err
@@ -317,7 +312,7 @@ func (e *ending) with(err error) error {
 	return fmt.Errorf("%w: %w", err, e.cause)
 }
 
-// gone is called when the connection has ended, or an attempt to get one, or shall end.
+// gone is called when the connection, or an attempt, has ended, or shall end.
 func (c *Client) gone(end ending) {
 	if c.state == Connected && c.now().Sub(c.since) >= lasting {
 		c.failed = 0
@@ -349,7 +344,6 @@ func (c *Client) gone(end ending) {
 	c.abandon(l, end)
 }
 
-// missed is called when an attempt to connect has failed.
 func (c *Client) missed(end ending) {
 	if end.failure.Code == 0 {
 		end.failure = *errTransport
@@ -365,7 +359,6 @@ func (c *Client) missed(end ending) {
 	c.logAttempt("an attempt to connect has failed", c.failure, "transport", transport)
 }
 
-// logAttempt tells why the client has no connection, and when it tries again.
 func (c *Client) logAttempt(text string, err error, more ...any) {
 	wait := time.Duration(0)
 	if !c.next.IsZero() {
@@ -374,7 +367,6 @@ func (c *Client) logAttempt(text string, err error, more ...any) {
 	c.options.Logger.Info(text, append(more, "error", err, "next_attempt_in_ms", wait.Milliseconds())...)
 }
 
-// logEnd tells why the client does not try again.
 func (c *Client) logEnd(end ending) {
 	if end.reason == DisconnectCalled {
 		c.options.Logger.Debug("the program has disconnected the client")
@@ -383,7 +375,6 @@ func (c *Client) logEnd(end ending) {
 	c.options.Logger.Warn("the client is disconnected, and does not connect again by itself", "error", end.with(end.reason))
 }
 
-// abandon tells subscriptions and calls that the connection has gone.
 func (c *Client) abandon(l *link, end ending) {
 	for _, s := range c.subs.All() {
 		if c.closed {
@@ -423,8 +414,8 @@ func (c *Client) abandon(l *link, end ending) {
 	}
 }
 
-// NetworkChanged tells the client that the system has found a network, or another one, or has lost it. It saves the client
-// waiting for pings, or for its next attempt.
+// NetworkChanged tells the client that the system has found a network, or another one, or has lost it. It saves waiting
+// for pings, or for the next attempt.
 func (c *Client) NetworkChanged(online bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -439,10 +430,9 @@ func (c *Client) NetworkChanged(online bool) {
 	}
 }
 
-// Woke tells the client that the machine has slept, or that the program was stopped for a while.
+// Woke tells the client that the machine has slept, or the program was stopped.
 func (c *Client) Woke() { c.NetworkChanged(true) }
 
-// check finds out whether the connection still works.
 func (c *Client) check() {
 	l := c.link
 	if l == nil || !l.connected || l.paused != nil {
@@ -456,7 +446,6 @@ func (c *Client) check() {
 	l.probe()
 }
 
-// nextID returns the ID of a command.
 func (c *Client) nextID() uint32 {
 	c.lastID++
 	if c.lastID == 0 {
@@ -472,10 +461,8 @@ func (c *Client) Subscription(channel string) *Subscription {
 	return c.subscription(channel)
 }
 
-// subscription of the client, or nil.
 func (c *Client) subscription(channel string) *Subscription { return c.subs.Get(channel) }
 
-// request is the connect request.
 func (c *Client) request(token string, data []byte) *protocol.ConnectRequest {
 	return &protocol.ConnectRequest{
 		Token: token, Data: data, Name: c.options.Name, Version: c.options.Version, Headers: c.options.Headers,

@@ -41,7 +41,6 @@ var (
 	errData       = failure{15, "data fetch failed"}
 )
 
-// failure of a callback.
 type failure struct {
 	code uint32
 	text string
@@ -51,7 +50,6 @@ func (f failure) of(err error) *Error {
 	return &Error{Code: f.code, Message: fmt.Sprintf("%s: %v", f.text, err), Temporary: true}
 }
 
-// errProtocol says that the server does not keep to the protocol.
 var errProtocol = errors.New("the server breaks the protocol")
 
 func noResult(what string) error {

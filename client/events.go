@@ -87,8 +87,8 @@ var (
 type Event interface{ event() }
 
 type (
-	// ConnectingEvent: the client begins to connect, or the connection was lost. Err is the cause of the loss, if it is known.
-	// NextAttempt is as Client.NextAttempt: zero if it is made at once.
+	// ConnectingEvent: the client begins to connect, or the connection was lost, by Err if that is known. NextAttempt is
+	// as Client.NextAttempt: zero if it is made at once.
 	ConnectingEvent struct {
 		Reason      Reason
 		Err         error
@@ -100,14 +100,14 @@ type (
 		Data            []byte
 		Transport       string // its name, such as websocket
 	}
-	// DisconnectedEvent: the client will not connect before Connect is called again. Err is the cause, if it is known.
+	// DisconnectedEvent: the client will not connect before Connect is called again. Err is the cause, if known.
 	DisconnectedEvent struct {
 		Reason Reason
 		Err    error
 	}
-	// ErrorEvent: an attempt to connect, to subscribe or to get a token has failed; another one follows. Channel is
-	// the subscription's, or empty. Err has Code and Message as an *Error, and the cause if it is known.
-	// NextAttempt is as Client.NextAttempt after an attempt to connect, else zero.
+	// ErrorEvent: an attempt to connect, to subscribe or to get a token has failed; another one follows. Channel is the
+	// subscription's, or empty. Err has Code and Message as an *Error, and the cause if known. NextAttempt is as
+	// Client.NextAttempt after an attempt to connect, else zero.
 	ErrorEvent struct {
 		Channel     string
 		Code        uint32
@@ -123,8 +123,8 @@ type (
 		Channel string
 		Reason  Reason
 	}
-	// SubscribedEvent: the server has accepted the subscription. WasRecovering tells that it should have continued
-	// an earlier one, and Recovered that nothing is missing in between.
+	// SubscribedEvent: the server has accepted the subscription. WasRecovering: it should have continued an earlier one.
+	// Recovered: nothing is missing in between.
 	SubscribedEvent struct {
 		Channel                  string
 		Positioned, Recoverable  bool
@@ -133,9 +133,9 @@ type (
 		Data                     []byte         // of the application
 	}
 	// GapEvent: publications after From, up to To, are missing. It follows a SubscribedEvent whose WasRecovering is set
-	// and whose Recovered is not: the server has them no more. With Unread it stands in the place of publications,
-	// joins and leaves that the iterator had no room for (Options.Buffer). From and To are zero then if the channel is
-	// not recoverable, and Channel is empty for messages and, if there are more than 256, for some channels.
+	// and whose Recovered is not: the server has them no more. With Unread it replaces publications, joins and leaves
+	// that the iterator had no room for (Options.Buffer). From and To are zero then if the channel is not recoverable,
+	// and Channel is empty for messages and, if there are more than 256, for some channels.
 	GapEvent struct {
 		Channel  string
 		From, To StreamPosition
@@ -176,8 +176,8 @@ type Publication struct {
 	// Info tells which client published; nil: the application did.
 	Info *ClientInfo
 	Tags map[string]string
-	// Key of a map or of shared poll; empty in streams. Removed tells that it is gone. Score is its rank in a map that
-	// has an order, Version the version of the value, if the publisher has given one.
+	// Key of a map or of shared poll; empty in streams. Removed: it is gone. Score is its rank in a map with an order,
+	// Version the version of the value, if the publisher has given one.
 	Key     string
 	Removed bool
 	Score   int64
@@ -218,7 +218,6 @@ func (e SubscribedEvent) String() string {
 		e.Channel, e.Positioned, e.Recoverable, e.WasRecovering, e.Recovered, e.Position, e.Data)
 }
 
-// errorEvent tells of an attempt for a channel, or of one to refresh the connection.
 func errorEvent(channel string, e *Error) ErrorEvent {
 	return ErrorEvent{Channel: channel, Code: e.Code, Message: e.Message, Err: e}
 }

@@ -40,7 +40,6 @@ type link struct {
 	writing   bool     // a goroutine writes
 }
 
-// unauthorized is how a client ends that gets no token.
 var unauthorized = ending{reason: Unauthorized, last: true, politely: true}
 
 // attempt connects, and returns when the connection has ended.
@@ -101,7 +100,7 @@ func (c *Client) attempt(t *attempts) {
 	}
 }
 
-// getToken returns the token of the next connection, or why there is none.
+// getToken returns the token, or why there is none.
 func (c *Client) getToken(ctx context.Context) (string, *ending) {
 	c.mu.Lock()
 	token := c.token
@@ -138,7 +137,6 @@ func (c *Client) getData(ctx context.Context) ([]byte, *ending) {
 	return data, nil
 }
 
-// open opens a connection.
 func (c *Client) open(ctx context.Context) (Conn, *ending) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.options.Timeout, ErrTimeout)
 	defer cancel()
@@ -152,7 +150,6 @@ func (c *Client) open(ctx context.Context) (Conn, *ending) {
 	return nil, &ending{cause: err}
 }
 
-// greet sends the first commands.
 func (l *link) greet(hello *protocol.ConnectRequest) {
 	l.ask(&protocol.Command{Connect: hello}, func() { l.gone(ending{failure: *ErrTimeout}) }, l.accepted)
 	for _, s := range l.subs.All() {
@@ -162,13 +159,13 @@ func (l *link) greet(hello *protocol.ConnectRequest) {
 	l.flush()
 }
 
-// timer calls a function with the lock held, if the connection is still there. The lock protects it.
+// timer calls a function under the lock, if the connection is still there.
 type timer struct {
 	*time.Timer
 	link *link
 }
 
-// life is a context that ends with the connection. The lock is not held.
+// life ends with the connection. The lock is not held.
 func (l *link) life() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,7 +178,6 @@ func (l *link) life() context.Context {
 	return l.ctx
 }
 
-// after starts a timer.
 func (l *link) after(d time.Duration, f func()) *timer {
 	t := &timer{link: l}
 	l.timers = append(l.timers, t)
@@ -196,7 +192,7 @@ func (l *link) after(d time.Duration, f func()) *timer {
 	return t
 }
 
-// stop ends a timer; afterwards it does nothing. It reports whether it had not ended before.
+// stop reports whether the timer had not ended before.
 func (t *timer) stop() bool {
 	t.Stop()
 	at := slices.Index(t.link.timers, t)
@@ -207,8 +203,8 @@ func (t *timer) stop() bool {
 	return true
 }
 
-// ask queues a command of the client itself. Its reply goes to then, under the lock; without a reply in time, ask calls
-// late. If the connection ends, it calls neither.
+// ask queues a command of the client itself. then gets its reply, under the lock; without one in time, late is called.
+// If the connection ends, neither is.
 func (l *link) ask(cmd *protocol.Command, late func(), then func(*protocol.Reply)) {
 	t := l.after(l.options.Timeout, late)
 	l.send(&call{cmd: cmd, done: func(r *protocol.Reply, err error) {
@@ -240,7 +236,7 @@ func (l *link) send(c *call) {
 	l.resume()
 }
 
-// flush sends the queued commands. It does not wait for the network.
+// flush does not wait for the network.
 func (l *link) flush() {
 	if len(l.out) == 0 || l.dropped {
 		return
@@ -272,7 +268,7 @@ func (l *link) flush() {
 	l.flush() // the answers above may have queued commands
 }
 
-// enqueue queues a frame for the goroutine that writes, and starts this goroutine if there is none.
+// enqueue starts the goroutine that writes if there is none.
 func (l *link) enqueue(frame []byte) {
 	if len(frame) == 0 || l.dropped {
 		return
@@ -287,7 +283,6 @@ func (l *link) enqueue(frame []byte) {
 	}
 }
 
-// write writes frames until there are none.
 func (l *link) write() {
 	for {
 		l.mu.Lock()
@@ -307,7 +302,6 @@ func (l *link) write() {
 	}
 }
 
-// answer hands a reply to the call that waits for it.
 func (l *link) answer(id uint32, r *protocol.Reply, err error) {
 	if c := l.answers[id]; c != nil {
 		delete(l.answers, id)
@@ -329,12 +323,10 @@ func (l *link) number(channel string, id int64) {
 	l.numbers[id] = channel
 }
 
-// unnumber forgets the number of a channel.
 func (l *link) unnumber(channel string) {
 	maps.DeleteFunc(l.numbers, func(_ int64, ch string) bool { return ch == channel })
 }
 
-// cut ends the connection.
 func (l *link) cut(politely bool) {
 	l.dropped = true
 	l.Client.link = nil
@@ -355,7 +347,6 @@ func (l *link) cut(politely bool) {
 	}()
 }
 
-// forget ends the calls that wait for replies, with an error.
 func (l *link) forget(err error) {
 	answers := l.answers
 	l.answers = nil
@@ -369,7 +360,7 @@ func (l *link) forget(err error) {
 	}
 }
 
-// ended is called when the connection has ended, with the error of Read.
+// ended is called with the error of Read.
 func (l *link) ended(err error) {
 	var closed *wsclient.CloseError
 	end := ending{reason: TransportClosed, cause: err}
@@ -387,7 +378,6 @@ func (l *link) ended(err error) {
 	l.gone(end)
 }
 
-// sentAway is the ending by a code of the server.
 func (l *link) sentAway(code uint32, reason string) ending {
 	if code == protocol.DisconnectStateInvalidated.Code {
 		l.invalidate()
@@ -409,7 +399,6 @@ func (l *link) invalidate() {
 	}
 }
 
-// accepted takes the answer to connect.
 func (l *link) accepted(r *protocol.Reply) {
 	switch {
 	case r.Error != nil:
@@ -445,7 +434,6 @@ func (l *link) accepted(r *protocol.Reply) {
 	}
 }
 
-// refused ends the connection after an error in the answer to connect.
 func (l *link) refused(e *protocol.Error) {
 	end := ending{failure: *e, politely: true}
 	switch {
@@ -459,10 +447,9 @@ func (l *link) refused(e *protocol.Error) {
 	l.gone(end)
 }
 
-// temporary reports whether a command should be tried again.
 func temporary(e *protocol.Error) bool { return e.Temporary || e.Code < 100 }
 
-// listen ends the connection if the server has been silent for too long.
+// listen ends the connection if the server is silent for too long.
 func (l *link) listen(d time.Duration) {
 	l.after(d, func() {
 		left := l.silence - l.now().Sub(l.heard)
@@ -477,10 +464,10 @@ func (l *link) listen(d time.Duration) {
 	})
 }
 
-// probeTime is how long the server may take to show that the connection works.
+// probeTime bounds the wait for an answer to probe.
 const probeTime = 3 * time.Second
 
-// probe asks the server for an answer: it is to end a subscription that there is not.
+// probe asks the server to end a subscription that there is not: it must answer.
 func (l *link) probe() {
 	if l.probing != nil {
 		return
@@ -497,15 +484,12 @@ func (l *link) probe() {
 	l.flush()
 }
 
-// seconds of a lifetime; at least one.
 func seconds(ttl uint32) time.Duration { return time.Duration(max(ttl, 1)) * time.Second }
 
-// refreshPause is the time after a refresh that has failed.
 func (c *Client) refreshPause() time.Duration {
 	return 5*time.Second + time.Duration(c.random()*float64(5*time.Second))
 }
 
-// refreshAfter replaces the token after a while.
 func (l *link) refreshAfter(d time.Duration) {
 	if l.options.GetToken == nil {
 		return // the server tells when it is over
@@ -513,7 +497,6 @@ func (l *link) refreshAfter(d time.Duration) {
 	l.after(d, func() { go l.refresh() })
 }
 
-// refresh gets a new token and sends it.
 func (l *link) refresh() {
 	token, err := l.options.GetToken(l.life())
 	l.mu.Lock()

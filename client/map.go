@@ -44,12 +44,11 @@ type MapOptions struct {
 	PageSize int
 }
 
-// Map is a subscription to a channel that is a map. Client.NewMap makes one. Its events have a StateEvent after each
-// SubscribedEvent whose Recovered is not set, and then the changes as PublicationEvents. After a GapEvent, Entries has
-// all entries of now.
+// Map is a subscription to a map. Client.NewMap makes one. Its events have a StateEvent after each SubscribedEvent whose
+// Recovered is not set, and then the changes as PublicationEvents. After a GapEvent, Entries has all entries of now.
 type Map struct{ *Subscription }
 
-// NewMap returns a subscription to a map. It is an error if there is a subscription to the channel already.
+// NewMap returns a subscription to a map. It fails if there is a subscription to the channel.
 func (c *Client) NewMap(channel string, o *MapOptions) (*Map, error) {
 	if o == nil {
 		o = new(MapOptions)
@@ -80,14 +79,13 @@ type entries struct {
 	writes  map[string]*write
 }
 
-// Entries returns the entries of the map, by their keys. While the client is not subscribed, they stay as they were.
+// Entries returns the entries by their keys. They stay while the client is not subscribed.
 func (m *Map) Entries() map[string]Publication {
 	m.c.mu.Lock()
 	defer m.c.mu.Unlock()
 	return maps.Clone(m.entries.current)
 }
 
-// begin returns the first step of a subscription.
 func (e *entries) begin(s *Subscription) {
 	e.step = protocol.SubscribeRequest{Phase: phaseState, Limit: e.limit}
 	e.anew, e.read, e.first = !s.recoverable, nil, StreamPosition{}
@@ -96,13 +94,12 @@ func (e *entries) begin(s *Subscription) {
 	}
 }
 
-// fill adds the step to a request.
 func (e *entries) fill(r *protocol.SubscribeRequest) {
 	r.Phase, r.Limit, r.Cursor = e.step.Phase, e.step.Limit, e.step.Cursor
 	r.Recover, r.Offset, r.Epoch = e.step.Recover, e.step.Offset, e.step.Epoch
 }
 
-// mapAnswered takes the result of a step, and makes the next one if there is one.
+// mapAnswered takes the result of a step, and makes the next one.
 func (s *Subscription) mapAnswered(r *protocol.SubscribeResult) error {
 	e := s.entries
 	e.read = append(append(e.read, r.State...), r.Publications...)
@@ -123,7 +120,6 @@ func (s *Subscription) mapAnswered(r *protocol.SubscribeResult) error {
 	return nil
 }
 
-// mapLive is called when all pages have come.
 func (s *Subscription) mapLive(r *protocol.SubscribeResult, position StreamPosition) error {
 	e := s.entries
 	read := e.read
@@ -179,7 +175,7 @@ func (s *Subscription) fold(read []*protocol.Publication) (map[string]Publicatio
 	return entries, nil
 }
 
-// apply takes a change of the map, and reports whether it is one.
+// apply reports whether p is a change.
 func (e *entries) apply(p Publication) bool {
 	known, ok := e.current[p.Key]
 	switch {
@@ -193,32 +189,32 @@ func (e *entries) apply(p Publication) bool {
 	return true
 }
 
-// write are the changes of a key that wait, because the server wants fewer.
+// write are changes of a key that wait, because the server wants fewer.
 type write struct {
 	next    *protocol.PublishRequest // nil: none waits
 	waiting []chan error
 }
 
-// Set publishes the value of a key. If the server asks for it, changes of a key that come quickly are published as one, the
-// last; all of them return when that is done. It waits until the client is subscribed. It fails as Subscription.Ready and
+// Set publishes the value of a key. If the server asks for it, changes of a key that come quickly are published as one,
+// the last; all of them return then. It waits until the client is subscribed. It fails as Subscription.Ready and
 // Client.Publish do.
 func (m *Map) Set(ctx context.Context, key string, data []byte) error {
 	return m.write(ctx, value(m.channel, key, data))
 }
 
-// Delete removes a key. It waits, and fails, as Set does, and changes that come quickly are published as one.
+// Delete removes a key. It waits, and fails, as Set does, and quick changes are published as one.
 func (m *Map) Delete(ctx context.Context, key string) error {
 	return m.write(ctx, removal(m.channel, key))
 }
 
 // SetKey publishes the value of a key of a map as soon as the client is connected. It publishes each value, and the
-// client need not be subscribed to the map. It fails as Publish does.
+// client need not be subscribed. It fails as Publish does.
 func (c *Client) SetKey(ctx context.Context, channel, key string, data []byte) error {
 	return c.publish(ctx, value(channel, key, data))
 }
 
-// DeleteKey removes a key of a map as soon as the client is connected. The client need not be subscribed to the map. It
-// fails as Publish does.
+// DeleteKey removes a key of a map as soon as the client is connected. The client need not be subscribed. It fails as
+// Publish does.
 func (c *Client) DeleteKey(ctx context.Context, channel, key string) error {
 	return c.publish(ctx, removal(channel, key))
 }
@@ -257,7 +253,6 @@ func (m *Map) write(ctx context.Context, r *protocol.PublishRequest) error {
 	}
 }
 
-// next publishes the change that waits for a key.
 func (m *Map) next(key string) {
 	m.c.mu.Lock()
 	e := m.entries

@@ -11,7 +11,6 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Kinds of sub_refresh commands.
 const (
 	refreshTrack   = 1
 	refreshUntrack = 2
@@ -23,16 +22,16 @@ type PollOptions struct {
 	// have.
 	SubscribeOptions
 	// GetSignature returns the application's signature for keys in this order. It is called for keys that are tracked
-	// without one, and when a signature has expired. ctx ends with the subscription.
+	// without one, and when one has expired. ctx ends with the subscription.
 	GetSignature func(ctx context.Context, channel string, keys []string) (string, error)
 }
 
-// Poll is a subscription to a channel of shared poll: values of keys that the server fetches from the application, see
-// docs/shared-poll.md. Client.NewPoll makes one. Values come as PublicationEvents with Key and Version. After a GapEvent, Untrack and
-// Track fetch the values of now.
+// Poll is a subscription to a channel of shared poll (docs/shared-poll.md): values of keys that the server fetches from
+// the application. Client.NewPoll makes one. Values come as PublicationEvents with Key and Version. After a GapEvent,
+// Untrack and Track fetch the values of now.
 type Poll struct{ *Subscription }
 
-// NewPoll returns a subscription of shared poll. It is an error if there is a subscription to the channel already.
+// NewPoll returns a subscription of shared poll. It fails if there is a subscription to the channel.
 func (c *Client) NewPoll(channel string, o *PollOptions) (*Poll, error) {
 	if o == nil {
 		o = new(PollOptions)
@@ -65,11 +64,10 @@ type batch struct {
 	expired   bool // its signature was refused as expired just now
 }
 
-// errNoSignature says that keys cannot be tracked.
 var errNoSignature = errors.New("client: keys need a signature, or PollOptions.GetSignature")
 
-// Track asks for the values of keys, signed by the application together and in this order; an empty signature has
-// GetSignature called. It does not wait: an ErrorEvent tells if the server refuses.
+// Track asks for the values of keys, signed by the application together and in this order; for an empty signature
+// GetSignature is called. It does not wait: an ErrorEvent tells if the server refuses.
 func (p *Poll) Track(keys []string, signature string) error {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
@@ -110,14 +108,12 @@ func (t *tracked) forget(key string) {
 	delete(t.versions, key)
 }
 
-// tidy drops batches without a wanted key.
 func (t *tracked) tidy() {
 	t.batches = slices.DeleteFunc(t.batches, func(b *batch) bool {
 		return !slices.ContainsFunc(b.keys, func(key string) bool { return t.wanted[key] == b })
 	})
 }
 
-// pollSubscribed takes the result of the subscription, and tracks all keys.
 func (s *Subscription) pollSubscribed(l *link, r *protocol.SubscribeResult) {
 	t := s.tracked
 	if t.epoch != r.Epoch {
@@ -132,7 +128,6 @@ func (s *Subscription) pollSubscribed(l *link, r *protocol.SubscribeResult) {
 	}
 }
 
-// track sends a batch, when it has a signature.
 func (s *Subscription) track(l *link, b *batch) {
 	if b.signature == "" {
 		go s.signed(l, s.try, b)
@@ -160,7 +155,6 @@ func (s *Subscription) track(l *link, b *batch) {
 	})
 }
 
-// signed gets a signature and tracks.
 func (s *Subscription) signed(l *link, try int, b *batch) {
 	signature, err := s.tracked.sign(l.life(), s.channel, slices.Clone(b.keys))
 	s.prepared(l, try, func() {
@@ -210,7 +204,6 @@ func (s *Subscription) trackRefused(l *link, try int, b *batch, e *Error) {
 	}
 }
 
-// untracked tells that the keys of a batch cannot be tracked.
 func (s *Subscription) untracked(b *batch, e *Error) {
 	for _, key := range b.keys {
 		if s.tracked.wanted[key] == b {
@@ -221,13 +214,11 @@ func (s *Subscription) untracked(b *batch, e *Error) {
 	s.queues.Push(errorEvent(s.channel, e))
 }
 
-// Bounds of the time after which keys are tracked again.
 const (
 	minTrackDelay = time.Second
 	maxTrackDelay = 15 * time.Second
 )
 
-// trackAgain tracks a batch after a while.
 func (s *Subscription) trackAgain(l *link, try int, b *batch, e *Error) {
 	if s.try != try {
 		return
@@ -240,7 +231,6 @@ func (s *Subscription) trackAgain(l *link, try int, b *batch, e *Error) {
 	})
 }
 
-// value takes the value of a key.
 func (s *Subscription) value(p *protocol.Publication) error {
 	t := s.tracked
 	if t.wanted[p.Key] == nil || p.Version > 0 && p.Version <= t.versions[p.Key] {

@@ -13,17 +13,17 @@ import (
 const (
 	// grace is how long the client reads nothing because of an iterator that takes nothing.
 	grace = time.Second
-	// reach is how many times Options.Buffer events may wait in an iterator while calls are under way, which need the connection.
+	// reach is how many times Options.Buffer events may wait in an iterator while calls, which need the connection, are
+	// under way.
 	reach = 16
 )
 
-// compressible reports whether the application wants messages that are compressed, and the connection can have them.
+// compressible reports whether the application wants compressed messages, and the connection can have them.
 func (l *link) compressible() bool {
 	_, ok := l.conn.(*wsclient.Conn)
 	return ok && l.options.Dictionary
 }
 
-// receive takes a frame as it was sent.
 func (l *link) receive(data []byte) error {
 	if l.book == nil {
 		return l.frame(data)
@@ -31,7 +31,6 @@ func (l *link) receive(data []byte) error {
 	return l.book.Open(data, l.options.MessageLimit, l.frame)
 }
 
-// frame takes the messages of a frame, and waits until the iterators have room for more.
 func (l *link) frame(data []byte) error {
 	l.mu.Lock()
 	l.alive()
@@ -68,7 +67,6 @@ func (l *link) resume() {
 	}
 }
 
-// alive notes that the connection works.
 func (l *link) alive() {
 	l.heard = l.now()
 	if l.trying {
@@ -115,7 +113,6 @@ func (l *link) wait(full []*eventqueue.Queue[Event], needed <-chan struct{}) err
 	return nil
 }
 
-// skip leaves out further events of an iterator until it takes some.
 func (l *link) skip(q *eventqueue.Queue[Event]) {
 	if q.Skip() {
 		l.options.Logger.Warn("nobody takes the events of an iterator, which is full: further ones are left out, and a gap tells of them",

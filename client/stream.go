@@ -12,7 +12,7 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// stream is the state of a channel: of a Subscription, or of a subscription that the server has made.
+// stream is the state of a channel, whether the client or the server has subscribed.
 type stream struct {
 	c           *Client
 	channel     string
@@ -29,7 +29,6 @@ type stream struct {
 // invalid is the epoch of a position that the server has declared invalid.
 const invalid = "_"
 
-// invalidate has the next subscription recover nothing.
 func (s *stream) invalidate() {
 	s.base, s.bases = nil, nil
 	switch {
@@ -40,7 +39,6 @@ func (s *stream) invalidate() {
 	}
 }
 
-// request returns a request with the position.
 func (s *stream) request() *protocol.SubscribeRequest {
 	r := new(protocol.SubscribeRequest)
 	if s.recoverable {
@@ -49,7 +47,6 @@ func (s *stream) request() *protocol.SubscribeRequest {
 	return r
 }
 
-// subscribed takes the result of a subscription.
 func (s *stream) subscribed(r *protocol.SubscribeResult) error {
 	before, now := s.at, s.positionOf(r)
 	s.live, s.delta, s.at = true, r.Delta, now
@@ -72,8 +69,8 @@ func (s *stream) subscribed(r *protocol.SubscribeResult) error {
 	return nil
 }
 
-// positionOf returns the position of a result. In cache mode a server may recover from a position of another stream, and
-// return its offset beside the epoch of the present stream: by that offset publications would be taken for old ones.
+// positionOf: in cache mode a server may recover from a position of another stream, and return its offset beside the
+// epoch of the present one; by that offset publications would be taken for old ones.
 func (s *stream) positionOf(r *protocol.SubscribeResult) StreamPosition {
 	at := StreamPosition{Offset: r.Offset, Epoch: r.Epoch}
 	if r.Recovered && s.at.Epoch != "" && s.at.Epoch != r.Epoch {
@@ -82,7 +79,7 @@ func (s *stream) positionOf(r *protocol.SubscribeResult) StreamPosition {
 	return at
 }
 
-// publication takes a publication. After an error it was not handed over.
+// publication: after an error it was not handed over.
 func (s *stream) publication(p *protocol.Publication) error {
 	counts := p.Offset > 0 && p.Channel == ""
 	if counts && p.Offset <= s.at.Offset && (p.Epoch == "" || p.Epoch == s.at.Epoch) {
@@ -105,7 +102,6 @@ func (s *stream) publication(p *protocol.Publication) error {
 	return nil
 }
 
-// handed is a publication as the application gets it.
 func (s *stream) handed(p *protocol.Publication, data []byte) Publication {
 	return Publication{
 		Channel: cmp.Or(p.Channel, s.channel), Data: data, Offset: p.Offset, Info: p.Info, Tags: p.Tags,
@@ -115,7 +111,7 @@ func (s *stream) handed(p *protocol.Publication, data []byte) Publication {
 
 var errNoString = errors.New("the payload is no string, although the channel has deltas")
 
-// payload returns the payload of a publication, which may be a delta.
+// payload returns the payload, which may come as a delta.
 func (s *stream) payload(p *protocol.Publication) ([]byte, error) {
 	switch {
 	case !s.delta:
@@ -154,7 +150,6 @@ func (s *stream) payload(p *protocol.Publication) ([]byte, error) {
 	return data, nil
 }
 
-// event tells of events in the channel beside publications.
 func (s *stream) event(p *protocol.Push) {
 	switch {
 	case p.Join != nil && p.Join.Info != nil:
@@ -164,7 +159,7 @@ func (s *stream) event(p *protocol.Push) {
 	}
 }
 
-// serverPush takes a push of a channel that the client has not subscribed to by itself.
+// serverPush takes a push of a channel that the server has subscribed.
 func (c *Client) serverPush(channel string, p *protocol.Push) {
 	if p.Subscribe != nil {
 		c.serverStream(channel).take(&protocol.SubscribeResult{
@@ -188,13 +183,12 @@ func (c *Client) serverPush(channel string, p *protocol.Push) {
 	}
 }
 
-// take takes the result of a subscription without deltas.
+// take is for subscriptions without deltas.
 func (s *stream) take(r *protocol.SubscribeResult) {
 	r.Delta = false     // the client has not asked for them
 	_ = s.subscribed(r) // so it does not fail
 }
 
-// serverIndex is the place of a channel in Client.server; -1 if it is not there.
 func (c *Client) serverIndex(channel string) int {
 	return slices.IndexFunc(c.server, func(s *stream) bool { return s.channel == channel })
 }
@@ -208,7 +202,7 @@ func (c *Client) serverStream(channel string) *stream {
 	return s
 }
 
-// positions returns the positions of the subscriptions that the server has made.
+// positions of the subscriptions that the server has made.
 func (c *Client) positions() map[string]*protocol.SubscribeRequest {
 	var list map[string]*protocol.SubscribeRequest
 	for _, s := range c.server {
@@ -222,7 +216,6 @@ func (c *Client) positions() map[string]*protocol.SubscribeRequest {
 	return list
 }
 
-// serverSubscribed takes the subscriptions in the answer to connect.
 func (c *Client) serverSubscribed(subs map[string]*protocol.SubscribeResult) {
 	c.server = slices.DeleteFunc(c.server, func(s *stream) bool {
 		if subs[s.channel] != nil {

@@ -2,9 +2,8 @@ package client
 
 import "github.com/gyrohq/gyro/protocol"
 
-// All methods in this file are called with the client's lock held, but for prepare and refresh.
+// All methods in this file but prepare and refresh are called with the client's lock held.
 
-// enter changes the state of the subscription.
 func (s *Subscription) enter(state SubscriptionState, r Reason) {
 	s.state, s.reason, s.since, s.live, s.failure = state, r, s.c.now(), false, nil
 	s.try++
@@ -17,7 +16,6 @@ func (s *Subscription) enter(state SubscriptionState, r Reason) {
 	}
 }
 
-// tell wakes the calls of Ready.
 func (s *Subscription) tell() {
 	if s.changed != nil {
 		close(s.changed)
@@ -31,13 +29,12 @@ func (s *Subscription) disconnected(e DisconnectedEvent) {
 	s.queues.Finish(e)
 }
 
-// end ends the iterators.
 func (s *Subscription) end() {
 	s.closed = true
 	s.queues.End(false)
 }
 
-// leave ends the subscription without telling the server.
+// leave does not tell the server.
 func (s *Subscription) leave(r Reason) {
 	s.sent, s.base, s.bases = false, nil, nil
 	if s.state != Unsubscribed {
@@ -45,7 +42,6 @@ func (s *Subscription) leave(r Reason) {
 	}
 }
 
-// quit ends the subscription, and tells the server.
 func (s *Subscription) quit(r Reason) {
 	s.withdraw()
 	s.leave(r)
@@ -77,7 +73,6 @@ func (s *Subscription) withdraw() {
 	l.flush()
 }
 
-// lost is called when the connection is lost.
 func (s *Subscription) lost() {
 	s.sent = false
 	switch s.state {
@@ -95,7 +90,6 @@ func (s *Subscription) invalidate() {
 	}
 }
 
-// start subscribes, if the client has a connection.
 func (s *Subscription) start() {
 	l := s.c.link
 	if l == nil || s.state != Subscribing || l.leaving[s.channel] || s.sent {
@@ -109,7 +103,6 @@ func (s *Subscription) start() {
 	s.send(l, s.so.Data)
 }
 
-// wantsState reports whether the application must load its state.
 func (s *Subscription) wantsState() bool { return s.so.GetState != nil && !s.recoverable }
 
 // prepare asks the application for token, state and data, one after the other, and subscribes.
@@ -154,7 +147,7 @@ func (s *Subscription) prepare(l *link, try int) {
 	})
 }
 
-// prepared goes on with an attempt if it is still the one that counts.
+// prepared goes on with an attempt if it still counts.
 func (s *Subscription) prepared(l *link, try int, on func()) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
@@ -164,7 +157,6 @@ func (s *Subscription) prepared(l *link, try int, on func()) {
 	}
 }
 
-// send queues the subscribe command, of a map the first one.
 func (s *Subscription) send(l *link, data []byte) {
 	if s.entries != nil {
 		s.entries.begin(s)
@@ -174,7 +166,6 @@ func (s *Subscription) send(l *link, data []byte) {
 	s.command(l, r)
 }
 
-// command queues a subscribe command.
 func (s *Subscription) command(l *link, r *protocol.SubscribeRequest) {
 	r.Channel, r.Tf, r.Type = s.channel, s.so.Filter, s.kind
 	if s.tracked == nil {
@@ -199,7 +190,6 @@ func (s *Subscription) command(l *link, r *protocol.SubscribeRequest) {
 	})
 }
 
-// answered takes the answer to subscribe.
 func (s *Subscription) answered(l *link, r *protocol.Reply) {
 	switch {
 	case r.Error != nil:
@@ -234,7 +224,6 @@ func (s *Subscription) answered(l *link, r *protocol.Reply) {
 	}
 }
 
-// step takes a page of a map, and asks for the next.
 func (s *Subscription) step(l *link, r *protocol.SubscribeResult) {
 	if err := s.mapAnswered(r); err != nil {
 		s.misfit(err)
@@ -243,7 +232,6 @@ func (s *Subscription) step(l *link, r *protocol.SubscribeResult) {
 	s.command(l, new(protocol.SubscribeRequest))
 }
 
-// refused takes an error in the answer to subscribe.
 func (s *Subscription) refused(l *link, e *protocol.Error) {
 	switch {
 	case e.Code == protocol.ErrorTokenExpired.Code && s.so.GetToken == nil:
@@ -266,7 +254,6 @@ func (s *Subscription) refused(l *link, e *protocol.Error) {
 	}
 }
 
-// again subscribes after a while.
 func (s *Subscription) again(l *link, e *Error) {
 	s.failure = e
 	s.queues.Push(errorEvent(s.channel, e))
@@ -292,7 +279,6 @@ func (s *Subscription) misfit(err error) {
 	s.withdraw()
 }
 
-// push takes a push for the channel.
 func (s *Subscription) push(l *link, p *protocol.Push) {
 	switch {
 	case p.Unsubscribe != nil:
@@ -310,8 +296,8 @@ func (s *Subscription) push(l *link, p *protocol.Push) {
 	}
 }
 
-// unsubscribed is called when the server has ended the subscription. If subscribe has no reply yet, the push may be older
-// than that, and the server about to subscribe the client: so it is told to end that as well.
+// unsubscribed: the server has ended the subscription. If subscribe has no reply yet, the push may be older, and the
+// server about to subscribe the client: so it is told to end that as well.
 func (s *Subscription) unsubscribed(l *link, u *protocol.Unsubscribe) {
 	if s.state == Subscribing {
 		s.withdraw()
@@ -337,7 +323,6 @@ func (s *Subscription) unsubscribed(l *link, u *protocol.Unsubscribe) {
 	s.later(l)
 }
 
-// refreshAfter has the token replaced after some seconds.
 func (s *Subscription) refreshAfter(l *link, ttl uint32) {
 	if s.so.GetToken == nil {
 		return // the server tells when it is over
@@ -350,7 +335,6 @@ func (s *Subscription) refreshAfter(l *link, ttl uint32) {
 	})
 }
 
-// refresh gets a new token and sends it.
 func (s *Subscription) refresh(l *link, try int) {
 	token, err := s.so.GetToken(l.life(), s.channel)
 	s.prepared(l, try, func() {

@@ -15,21 +15,20 @@ type SubscribeOptions struct {
 	// Token for the channel, and GetToken, as in Options. See docs/private-channels.md.
 	Token    string
 	GetToken func(ctx context.Context, channel string) (string, error)
-	// Data for the application. GetData, if it is set, returns it anew before each attempt.
+	// Data for the application. GetData, if set, returns it anew before each attempt.
 	Data    []byte
 	GetData func(ctx context.Context, channel string) ([]byte, error)
-	// Since is a position: when the client subscribes first, it fetches the publications after it; nil: it gets only
-	// publications that come later.
+	// Since is a position whose successors the client fetches when it subscribes first; nil: only later publications
+	// come.
 	Since *StreamPosition
-	// GetState loads the application's state of the channel, and returns the position that the state has reached. It is
-	// called before the client subscribes first, and each time that the server has not kept all publications since. After
-	// an error the client tries again.
+	// GetState loads the application's state of the channel, and returns the position of that state. It is called before
+	// the client subscribes first, and when the server has not kept all publications since. After an error the client
+	// tries again.
 	GetState func(ctx context.Context, channel string) (StreamPosition, error)
-	// Positioned, Recoverable and JoinLeave ask for features that the server's configuration leaves to the client. The
-	// result is in SubscribedEvent.
+	// Positioned, Recoverable and JoinLeave ask for features that the server leaves to the client. SubscribedEvent has
+	// the result.
 	Positioned, Recoverable, JoinLeave bool
-	// Delta asks for publications as differences to the one before. The client puts them together again. It cannot be
-	// combined with Filter.
+	// Delta asks for publications as differences to the one before, which the client puts together. It excludes Filter.
 	Delta bool
 	// Filter asks only for publications whose tags match.
 	Filter *FilterNode
@@ -40,7 +39,7 @@ type Subscription struct {
 	stream
 	so   SubscribeOptions
 	kind int32 // type in the protocol
-	// All that follows is protected by the client's lock.
+	// The client's lock protects the following.
 	state   SubscriptionState
 	reason  Reason
 	since   time.Time // when the state was entered
@@ -62,8 +61,8 @@ const (
 	flagState      = 2 // error 112 in place of a subscription that is not recovered
 )
 
-// NewSubscription returns a subscription to a channel, which begins when Subscribe is called. It is an error if there is
-// one already that has not been closed.
+// NewSubscription returns a subscription to a channel, which begins with Subscribe. It fails if there is one that has
+// not been closed.
 func (c *Client) NewSubscription(channel string, o *SubscribeOptions) (*Subscription, error) {
 	return c.newSubscription(channel, o, 0)
 }
@@ -110,7 +109,7 @@ func (s *Subscription) Position() (at StreamPosition, ok bool) {
 	return s.at, s.recoverable
 }
 
-// SetFilter replaces SubscribeOptions.Filter, from the next time on that the client subscribes.
+// SetFilter replaces SubscribeOptions.Filter, from the next time that the client subscribes.
 func (s *Subscription) SetFilter(f *FilterNode) {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
@@ -132,8 +131,9 @@ func (s *Subscription) Subscribe() {
 	}
 }
 
-// Ready waits until the client is subscribed. If ctx ends first, the error is its cause, with the error of the last attempt to
-// connect or to subscribe. Otherwise it is ErrUnsubscribed or ErrDisconnected, with a Reason: the client does not try to subscribe.
+// Ready waits until the client is subscribed. If ctx ends first, the error is its cause, with the error of the last
+// attempt to connect or to subscribe. Otherwise it is ErrUnsubscribed or ErrDisconnected, with a Reason: the client does
+// not try.
 func (s *Subscription) Ready(ctx context.Context) error {
 	for {
 		s.c.mu.Lock()
@@ -174,19 +174,18 @@ func (s *Subscription) over() error {
 	return nil
 }
 
-// ended is the error of a wait, or of an iterator.
 func (s *Subscription) ended(what *Error, why Reason) error {
 	return fmt.Errorf("client: channel %q: %w: %w", s.channel, what, why)
 }
 
-// Unsubscribe ends the subscription. Its position is kept for the next Subscribe.
+// Unsubscribe ends the subscription. Its position stays for the next Subscribe.
 func (s *Subscription) Unsubscribe() {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
 	s.quit(UnsubscribeCalled)
 }
 
-// Close unsubscribes, and ends the iterators. Another subscription to the channel can be made then.
+// Close unsubscribes, and ends the iterators. Then another subscription to the channel can be made.
 func (s *Subscription) Close() {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
@@ -200,8 +199,8 @@ func (s *Subscription) Close() {
 
 // Events returns the events of the subscription and of its channel from this call on. Range over it once. It ends when
 // ctx ends, and the caller must end ctx; it also ends with Close, or, after a DisconnectedEvent, when the client is
-// disconnected. If the client is disconnected when the loop begins, it ends at once; before the first Connect it waits.
-// Events wait in it, see Options.Buffer.
+// disconnected: at once if it is when the loop begins. Before the first Connect it waits. Events wait in it, see
+// Options.Buffer.
 func (s *Subscription) Events(ctx context.Context) iter.Seq[Event] {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
@@ -220,7 +219,7 @@ func (s *Subscription) Events(ctx context.Context) iter.Seq[Event] {
 	}
 }
 
-// EventsUntilClosed is as Events, but goes on when the client is disconnected, with the next Connect. It has no DisconnectedEvent.
+// EventsUntilClosed is as Events, without DisconnectedEvent: it goes on with the next Connect.
 func (s *Subscription) EventsUntilClosed(ctx context.Context) iter.Seq[Event] {
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
@@ -228,8 +227,7 @@ func (s *Subscription) EventsUntilClosed(ctx context.Context) iter.Seq[Event] {
 	return events
 }
 
-// GapError says that publications are missing: the server had them no more when the client came back, or the iterator had no room for
-// them.
+// GapError says that publications are missing: the server had them no more, or the iterator had no room.
 type GapError GapEvent
 
 // Error names the channel and the positions.
@@ -246,10 +244,9 @@ func (e *GapError) Error() string {
 }
 
 // Publications returns the publications from this call on. Range over it once. It ends when ctx ends, and the caller
-// must end ctx. A *GapError stands in the place of missing publications; later ones follow. The last element is an
-// error if the subscription ends otherwise: ErrUnsubscribed with a Reason if the server, or GetToken, ends it;
-// ErrDisconnected with a Reason if the client is disconnected, as with Events. Unsubscribe and Close end it without an
-// error.
+// must end ctx. A *GapError replaces missing publications; later ones follow. The last element is an error if the
+// subscription ends otherwise: ErrUnsubscribed with a Reason if the server, or GetToken, ends it; ErrDisconnected with a
+// Reason if the client is disconnected, as with Events. Unsubscribe and Close end it without an error.
 func (s *Subscription) Publications(ctx context.Context) iter.Seq2[Publication, error] {
 	events := s.Events(ctx)
 	return func(yield func(Publication, error) bool) {

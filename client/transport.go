@@ -9,19 +9,19 @@ import (
 )
 
 // Transport is a way to connect: WebSocket, or one of the packages httplink and transport/webtransport/wtlink. It
-// returns a Dialer for the connections of one client with these options, or names the fault in them; the error wraps
-// errors.ErrUnsupported if it cannot carry their Encoding.
+// returns a Dialer for one client with these options, or names the fault in them; the error wraps errors.ErrUnsupported
+// if it cannot carry their Encoding.
 type Transport func(o *Options) (Dialer, error)
 
 // Dialer opens the connections of one client, one at a time.
 type Dialer struct {
 	// Name of the transport, for ConnectedEvent.
 	Name func() string
-	// Dial opens a connection. ctx ends the attempt, and has no meaning for the connection.
+	// Dial opens a connection. ctx is for the attempt alone.
 	Dial func(ctx context.Context) (Conn, error)
-	// Worked is called when the server has sent something on a connection, Failed when a connection could not be opened, or
-	// ended before that. If Failed returns true, the client dials again at once, as there is another way. Both must not
-	// call the client, and may be nil.
+	// Worked is called when the server has sent something on a connection, Failed when a connection could not be opened,
+	// or ended before that. If Failed returns true, the client dials again at once. Both must not call the client, and
+	// may be nil.
 	Worked func()
 	Failed func() bool
 }
@@ -30,8 +30,8 @@ type Dialer struct {
 type Conn interface {
 	// Write sends a frame, and does not keep it. If it fails, Read ends.
 	Write(frame []byte) error
-	// Read calls handle with each frame until the connection ends, and returns why, or the error of handle, which must
-	// not keep the frame.
+	// Read calls handle, which must not keep the frame, until the connection ends. It returns the reason, or the error
+	// of handle.
 	Read(handle func(frame []byte) error) error
 	// Close ends the connection and tells the server why, if the transport can. It waits for no answer.
 	Close(code uint16, reason string)
@@ -39,7 +39,7 @@ type Conn interface {
 	Cut()
 }
 
-// WebSocket is the transport of an endpoint, which is a URL such as wss://example.com/connection/websocket.
+// WebSocket is the transport of an endpoint, a URL such as wss://example.com/connection/websocket.
 func WebSocket(url string) Transport {
 	return func(o *Options) (Dialer, error) {
 		u, err := endpoint.Parse(url)

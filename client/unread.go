@@ -2,11 +2,11 @@ package client
 
 import "slices"
 
-// maxLeftOut is the most events that stand for left out events, besides gaps whose channel is empty.
+// maxLeftOut bounds the events for left out ones, besides gaps whose channel is empty.
 const maxLeftOut = 256
 
-// leftOut adds an event without room to the few that stand for such events: a gap for each channel, and the latest states. channel is
-// the subscription's, if the iterator has the events of one subscription alone. The client's lock is held.
+// leftOut adds an event without room to the few that stand for such events: a gap for each channel, and the latest
+// states. channel is the subscription's, if all events are of one. The client's lock is held.
 func (c *Client) leftOut(left []Event, e Event, channel string) []Event {
 	switch e := e.(type) {
 	case ErrorEvent:
@@ -30,12 +30,10 @@ func (c *Client) leftOut(left []Event, e Event, channel string) []Event {
 	return widened(left, gap)
 }
 
-// entered adds a state in place of the one before it.
 func entered(left []Event, e Event, same func(Event) bool) []Event {
 	return append(slices.DeleteFunc(left, same), e)
 }
 
-// ofClient reports whether an event is a state of the client.
 func ofClient(e Event) bool {
 	switch e.(type) {
 	case ConnectingEvent, ConnectedEvent, DisconnectedEvent:
@@ -44,7 +42,6 @@ func ofClient(e Event) bool {
 	return false
 }
 
-// subscriptionOf returns the channel of an event that is a state of a subscription.
 func subscriptionOf(e Event) (channel string, ok bool) {
 	switch e := e.(type) {
 	case SubscribingEvent:
@@ -57,7 +54,6 @@ func subscriptionOf(e Event) (channel string, ok bool) {
 	return "", false
 }
 
-// gapFor is the gap that an event leaves.
 func (c *Client) gapFor(e Event) GapEvent {
 	gap := GapEvent{Unread: true}
 	switch e := e.(type) {
@@ -79,7 +75,6 @@ func (c *Client) gapFor(e Event) GapEvent {
 	return gap
 }
 
-// streamOf returns the state of a channel, or nil.
 func (c *Client) streamOf(channel string) *stream {
 	if s := c.subscription(channel); s != nil {
 		return &s.stream
@@ -90,7 +85,6 @@ func (c *Client) streamOf(channel string) *stream {
 	return nil
 }
 
-// widened adds a gap to the gap of its channel.
 func widened(left []Event, gap GapEvent) []Event {
 	of := func(channel string) int {
 		return slices.IndexFunc(left, func(e Event) bool {

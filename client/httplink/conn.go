@@ -17,10 +17,10 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// maxBody is how many bytes of commands are posted together, unless one alone is larger. Servers take 64 KiB by default.
+// maxBody is how many bytes are posted together, unless a command is larger. Servers take 64 KiB by default.
 const maxBody = 60_000
 
-// postTime is how long the answer to a post may take. A server gives up after 10 s.
+// postTime bounds the answer to a post. A server gives up after 10 s.
 const postTime = 15 * time.Second
 
 var (
@@ -93,7 +93,6 @@ func (c *conn) cut(frame []byte) (first, rest []byte) {
 	return frame[:n+int(size)], frame[n+int(size):]
 }
 
-// quote returns a text as it is in a JSON string, without the quotes.
 func quote(text []byte) []byte {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
@@ -102,7 +101,7 @@ func quote(text []byte) []byte {
 	return out.Bytes()[1 : out.Len()-2]
 }
 
-// post begins to post the queue, unless a post is under way. The lock is held.
+// post posts the queue, unless a post is under way. The lock is held.
 func (c *conn) post() {
 	if c.posting || c.session == "" || len(c.queue) == 0 {
 		return
@@ -122,7 +121,7 @@ func (c *conn) post() {
 	}()
 }
 
-// body returns the body of the next post, or nil if the queue is empty.
+// body returns nil if the queue is empty.
 func (c *conn) body() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -153,7 +152,6 @@ func (c *conn) body() []byte {
 	return body
 }
 
-// send makes a post.
 func (c *conn) send(body []byte) error {
 	ctx, cancel := context.WithTimeout(c.ctx, postTime)
 	defer cancel()
@@ -176,10 +174,8 @@ func (c *conn) send(body []byte) error {
 // Close ends the connection. HTTP has no word for the reason.
 func (c *conn) Close(uint16, string) { c.Cut() }
 
-// Cut ends the connection.
 func (c *conn) Cut() { c.end(errCut) }
 
-// Read makes the request, and calls handle with the frames of its answer.
 func (c *conn) Read(handle func([]byte) error) error {
 	defer c.Cut()
 	var first []byte
@@ -201,7 +197,6 @@ func (c *conn) Read(handle func([]byte) error) error {
 	return cmp.Or(context.Cause(c.ctx), err)
 }
 
-// frames calls handle with all frames until one fails, or the answer ends.
 func (c *conn) frames(r *wsclient.StreamReader, handle func([]byte) error) error {
 	next := r.Line
 	switch {
@@ -224,7 +219,7 @@ func (c *conn) frames(r *wsclient.StreamReader, handle func([]byte) error) error
 	}
 }
 
-// begin looks for the session, until it is known, in the replies of a frame. Then it posts the queue.
+// begin finds the session in the replies of a frame, and posts the queue.
 func (c *conn) begin(frame []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,27 +12,25 @@ import (
 )
 
 const (
-	// remembered is how long the content of a Store is valid.
 	remembered = time.Hour
-	// retried is the time until a better transport that has failed is tried again.
+	// retried is when a better transport that failed is tried again.
 	retried = 10 * time.Minute
-	// patience is how often in a row a transport that has worked may fail before the others are tried.
+	// patience is how often in a row a transport that has worked may fail.
 	patience = 2
 )
 
 // Store remembers over restarts of the program which transport has worked. Its methods must not call the client. Load
-// returns an empty name if there is nothing.
+// returns an empty name for none.
 type Store interface {
 	Load() (name string, at time.Time)
 	Save(name string, at time.Time)
 }
 
-// Fallback is several transports, the best first. If a transport cannot be opened within client.Options.Timeout, or
-// ends before the server has sent anything, the client tries the next one at once; after the last of them it waits as
-// it does between attempts. From then on the client tries first the transport that has worked, and tries it twice
-// before it goes on to others; a better transport is tried again with a reconnect 10 minutes after it has failed. A
-// store, unless it is nil, makes the first attempt begin with the transport that worked within the last hour.
-// Transports that cannot carry the client's Encoding are left out.
+// Fallback is several transports, the best first. If one cannot be opened within client.Options.Timeout, or ends before
+// the server has sent anything, the client tries the next one at once; after the last it waits as between attempts. From
+// then on the client begins with the transport that has worked, and tries it twice before others; a better one is tried
+// again with a reconnect 10 minutes after its failure. A store, unless it is nil, makes the first attempt begin with the
+// transport that worked within the last hour. Transports that cannot carry the client's Encoding are left out.
 func Fallback(s Store, transports ...client.Transport) client.Transport {
 	return func(o *client.Options) (client.Dialer, error) {
 		f := &fallback{store: s, home: -1}
@@ -57,7 +55,6 @@ func Fallback(s Store, transports ...client.Transport) client.Transport {
 	}
 }
 
-// fallback is the Fallback of one client.
 type fallback struct {
 	all   []client.Dialer
 	store Store
@@ -73,7 +70,6 @@ type fallback struct {
 // now goes on while the machine sleeps.
 func now() time.Time { return time.Now().Round(0) }
 
-// load begins with the transport that the store remembers.
 func (f *fallback) load() {
 	if f.store == nil {
 		return
@@ -110,7 +106,6 @@ func (f *fallback) dial(ctx context.Context) (client.Conn, error) {
 	return d.Dial(ctx)
 }
 
-// worked remembers the current transport.
 func (f *fallback) worked() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -120,7 +115,7 @@ func (f *fallback) worked() {
 	}
 }
 
-// miss goes on to the next transport, and reports whether it is to be tried at once.
+// miss reports whether the next transport is to be tried at once.
 func (f *fallback) miss() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -25,7 +25,7 @@ import (
 	"github.com/gyrohq/gyro/protocol/codec"
 )
 
-// Options of a transport over HTTP. nil means the defaults.
+// Options of a transport over HTTP; nil for the defaults.
 type Options struct {
 	// Emulation is the URL for posts of commands. Default: /emulation of the same server.
 	Emulation string
@@ -37,12 +37,11 @@ func Stream(endpoint string, o *Options) client.Transport {
 	return transport("http_stream", endpoint, o, false)
 }
 
-// SSE are server-sent events, at a URL such as https://example.com/connection/sse, for networks that hold other
-// answers back. They carry JSON only. Of client.Options it heeds Header, TLS, DialContext and MessageLimit. The connect
-// command is in the URL of the request.
+// SSE are server-sent events, at a URL such as https://example.com/connection/sse, for networks that hold other answers
+// back. They carry JSON only, and the URL has the connect command. Of client.Options it heeds Header, TLS, DialContext
+// and MessageLimit.
 func SSE(endpoint string, o *Options) client.Transport { return transport("sse", endpoint, o, true) }
 
-// dialer has the common settings of all connections of a client.
 type dialer struct {
 	url, emulation *url.URL
 	events         bool // server-sent events
@@ -75,7 +74,7 @@ func transport(name, address string, to *Options, events bool) client.Transport 
 	}
 }
 
-// shared is the transport of most clients. Compressed streams would be held back until there is enough to compress.
+// shared is the transport of most clients, without compression, which would hold streams back.
 var shared = &http.Transport{
 	Proxy:              http.ProxyFromEnvironment,
 	DialContext:        new(net.Dialer).DialContext,
@@ -84,14 +83,12 @@ var shared = &http.Transport{
 	IdleConnTimeout:    30 * time.Second,
 }
 
-// dial returns a connection, which opens with its first frame.
 func (d *dialer) dial(context.Context) (client.Conn, error) {
 	c := &conn{dialer: d, first: make(chan []byte, 1)}
 	c.ctx, c.end = context.WithCancelCause(context.Background())
 	return c, nil
 }
 
-// request returns a request with the header fields of the client.
 func (d *dialer) request(ctx context.Context, method string, to *url.URL, body []byte) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, method, to.String(), bytes.NewReader(body))
 	if err != nil {
@@ -113,7 +110,6 @@ func (d *dialer) request(ctx context.Context, method string, to *url.URL, body [
 	return r, nil
 }
 
-// open makes the request whose answer goes on.
 func (d *dialer) open(ctx context.Context, first []byte) (*http.Response, error) {
 	to, method := *d.url, http.MethodPost
 	if d.events {
@@ -139,7 +135,7 @@ func (d *dialer) open(ctx context.Context, first []byte) (*http.Response, error)
 	return res, nil
 }
 
-// failed names the request of an error. Its query, which may have a token, is left out.
+// failed names the request without its query, which may have a token.
 func failed(r *http.Request, err error) error {
 	return fmt.Errorf("%s %s: %w", r.Method, r.URL.Path, err)
 }

@@ -41,10 +41,9 @@ func combine(op string, filters ...*Filter) *Filter {
 	return &Filter{node}
 }
 
-// SetFilter replaces the filter of the subscription, from the next time on that the client subscribes; nil: none.
+// SetFilter replaces the filter, from the next time that the client subscribes; nil: none.
 func (s *Subscription) SetFilter(f *Filter) { s.s.SetFilter(f.of()) }
 
-// of returns the filter of package client.
 func (f *Filter) of() *client.FilterNode {
 	if f == nil {
 		return nil

@@ -29,7 +29,7 @@ const (
 )
 
 // TokenSource is implemented by the application. It returns a token for the connection if channel is empty, or for a
-// channel. An empty token says that the user has no right; after an error the client tries again.
+// channel. An empty token says that the user may not; after an error the client tries again.
 type TokenSource interface {
 	Token(channel string) (string, error)
 }
@@ -63,13 +63,13 @@ type Listener interface {
 	OnConnecting(code int, reason string)
 	OnConnected(clientID, transport string, data []byte)
 	OnDisconnected(code int, reason string)
-	// OnError tells of an attempt that has failed; another one follows. channel is empty for the connection, whose next attempt is
-	// made at NextAttemptMillis.
+	// OnError tells of a failed attempt; another one follows. channel is empty for the connection, whose next attempt is
+	// at NextAttemptMillis.
 	OnError(channel string, code int, message string)
 	OnMessage(data []byte)
 	// The following methods tell of channels that the server has subscribed the client to. If recovered is false,
-	// publications may be missing: load the state anew. OnServerSubscribed is called again if the listener was too slow
-	// for some publications.
+	// publications may be missing: load the state anew. OnServerSubscribed comes again if the listener was too slow for
+	// some publications.
 	OnServerSubscribed(channel string, recovered bool)
 	OnServerUnsubscribed(channel string)
 	OnServerPublication(p *Publication)
@@ -84,8 +84,8 @@ type Client struct {
 	running sync.WaitGroup
 }
 
-// NewClient returns a client of a WebSocket endpoint, such as wss://example.com/connection/websocket. It connects when Connect is
-// called. o may be nil.
+// NewClient returns a client of a WebSocket endpoint, such as wss://example.com/connection/websocket. It connects with
+// Connect. o may be nil.
 func NewClient(endpoint string, o *Options, l Listener) (*Client, error) {
 	if o == nil {
 		o = new(Options)
@@ -129,7 +129,6 @@ func NewClient(endpoint string, o *Options, l Listener) (*Client, error) {
 	return m, nil
 }
 
-// tell hands an event to a listener.
 func tell(l Listener, e client.Event) {
 	switch e := e.(type) {
 	case client.ConnectingEvent:
@@ -178,8 +177,8 @@ func (c *Client) State() int {
 	return int(state)
 }
 
-// NextAttemptMillis is when the client will try to connect again, in milliseconds since 1970. It is 0 while no attempt waits for its
-// time: the client is connected or disconnected, or the attempt is under way.
+// NextAttemptMillis is when the client will try to connect again, in milliseconds since 1970. It is 0 if the client is
+// connected or disconnected, or the attempt is under way.
 func (c *Client) NextAttemptMillis() int64 {
 	next := c.c.NextAttempt()
 	if next.IsZero() {
@@ -188,13 +187,13 @@ func (c *Client) NextAttemptMillis() int64 {
 	return next.UnixMilli()
 }
 
-// Reconnect makes the next attempt to connect now, in place of waiting for its time. It does nothing while no attempt waits.
+// Reconnect makes the next attempt to connect now. It does nothing while no attempt waits.
 func (c *Client) Reconnect() { c.c.Reconnect() }
 
-// NetworkChanged is to be called when the system has found a network, or another one, or has lost it.
+// NetworkChanged: call it when the system has found a network, or another one, or has lost it.
 func (c *Client) NetworkChanged(online bool) { c.c.NetworkChanged(online) }
 
-// Woke is to be called when the program comes back to the foreground.
+// Woke: call it when the program comes back to the foreground.
 func (c *Client) Woke() { c.c.Woke() }
 
 // Publish publishes to a channel.
@@ -208,7 +207,7 @@ func (c *Client) RPC(method string, data []byte) ([]byte, error) { return c.c.RP
 // Send sends a message to the application. There is no answer.
 func (c *Client) Send(data []byte) error { return c.c.Send(c.ctx, data) }
 
-// ErrorCode is the code of an error that a method has returned: of the server from 100 on, of the client below; 0 if it has none.
+// ErrorCode is the code of an error: the server's from 100 on, the client's below; 0 if it has none.
 func ErrorCode(err error) int {
 	var e *client.Error
 	if errors.As(err, &e) {
@@ -230,7 +229,7 @@ type Publication struct {
 	Offset  int64
 	// UserID and ClientID of the client that has published, or empty.
 	UserID, ClientID string
-	// Key of a map or of shared poll, whether its entry is gone, and the Version of its value, if there is one.
+	// Key of a map or of shared poll, whether its entry is gone, and the Version of its value, if any.
 	Key     string
 	Removed bool
 	Version int64

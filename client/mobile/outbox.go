@@ -9,22 +9,20 @@ import (
 
 // OutboxListener hears how entries of an outbox ended.
 type OutboxListener interface {
-	// OnOutcome has the answer to a call, or the code and message of an error; code is 0 without one, and less than 0 if
-	// the error has none. It must not close the outbox.
+	// OnOutcome has the answer to a call, or the code and message of an error; code is 0 without one, less than 0 if the
+	// error has none. It must not close the outbox.
 	OnOutcome(key string, result []byte, code int, message string)
-	// WithKey returns data with the idempotency key of an entry in it, as the backend wants it; or data alone.
+	// WithKey returns data with the idempotency key of an entry in it, or data alone.
 	WithKey(key string, data []byte) []byte
 }
 
-// Outbox keeps publications and calls while they cannot be sent, in a file, and sends them in their order when they
-// can.
+// Outbox keeps publications and calls in a file, and sends them in their order when it can.
 type Outbox struct {
 	box  *outbox.Outbox
 	file *outbox.File
 }
 
-// NewOutbox returns the outbox of a client. It begins with the entries that an earlier run of the program has left in
-// the file.
+// NewOutbox returns the outbox of a client. It begins with the entries that the file has.
 func NewOutbox(c *Client, path string, l OutboxListener) (*Outbox, error) {
 	if l == nil {
 		return nil, errors.New("mobile: NewOutbox needs a listener")

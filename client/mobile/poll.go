@@ -27,7 +27,6 @@ func (s *Strings) At(i int) string {
 	return s.list[i]
 }
 
-// of returns the texts of a list, which may be nil.
 func of(s *Strings) []string {
 	if s == nil {
 		return nil
@@ -35,14 +34,15 @@ func of(s *Strings) []string {
 	return s.list
 }
 
-// SignatureSource is the application's way to get a signature for keys of a shared poll channel, in their order. An empty signature
-// says that the user may not; after an error the client tries again.
+// SignatureSource gets a signature for keys of a shared poll channel, in their order. An empty signature says that the
+// user may not; after an error the client tries again.
 type SignatureSource interface {
 	Signature(channel string, keys *Strings) (string, error)
 }
 
-// NewPoll returns a subscription of shared poll: its listener gets the values of the keys that are tracked as publications with Key and
-// Version. source may be nil if each Track has a signature. o may be nil; shared poll uses only its Token, TokenSource, Data and Delta.
+// NewPoll returns a subscription of shared poll: its listener gets the values of the tracked keys as publications with
+// Key and Version. source may be nil if each Track has a signature. o may be nil; shared poll uses only its Token,
+// TokenSource, Data and Delta.
 func (c *Client) NewPoll(channel string, o *SubscribeOptions, source SignatureSource, l SubscriptionListener) (*Subscription, error) {
 	so, err := o.options(l)
 	if err != nil {

@@ -53,8 +53,7 @@ type Subscription struct {
 	p *client.Poll // nil: it is none
 }
 
-// NewSubscription returns a subscription, which begins when Subscribe is called. o may be nil. A client has one per
-// channel.
+// NewSubscription returns a subscription, which begins with Subscribe. o may be nil. A client has one per channel.
 func (c *Client) NewSubscription(channel string, o *SubscribeOptions, l SubscriptionListener) (*Subscription, error) {
 	so, err := o.options(l)
 	if err != nil {
@@ -101,7 +100,6 @@ func (o *SubscribeOptions) options(l SubscriptionListener) (*client.SubscribeOpt
 	return so, nil
 }
 
-// listen hands the events of a subscription to its listener.
 func (c *Client) listen(s *Subscription, l SubscriptionListener) *Subscription {
 	ctx, cancel := context.WithCancel(c.ctx)
 	events := s.s.EventsUntilClosed(ctx)
@@ -181,7 +179,6 @@ func (s *Subscription) Presence() (*Members, error) {
 	return m, nil
 }
 
-// errNoMap says that a subscription is not one of NewMap.
 var errNoMap = errors.New("mobile: the subscription is none to a map: NewMap makes those")
 
 // Set sets the entry of a key. The subscription is one of NewMap.

@@ -16,10 +16,10 @@ import (
 	"sync"
 )
 
-// File is a Store in a file. It appends a line for each record, with a checksum, and flushes it to the disk before Put
+// File is a Store in a file. It appends a line with a checksum for each record, and flushes it to the disk before Put
 // returns. A crash of the program or the machine loses no entry that was kept; a record that the crash has cut is
-// dropped at the next start. The file is written anew when most of it is of no use any more. Data is not encrypted; the
-// file is readable for the user of the program alone.
+// dropped at the next start. The file is written anew when most of it is of no use. Data is not encrypted; only the user
+// of the program can read the file.
 type File struct {
 	path string
 
@@ -39,7 +39,6 @@ type record struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// line is the form of a record in the file.
 func (r record) line() ([]byte, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -48,7 +47,7 @@ func (r record) line() ([]byte, error) {
 	return fmt.Appendf(nil, "%08x %s\n", crc32.Checksum(text, castagnoli), text), nil
 }
 
-// parse reads a line without its end, and reports whether it is one.
+// parse reads a line without its end.
 func parse(line []byte) (r record, ok bool) {
 	sum, text, ok := bytes.Cut(line, []byte(" "))
 	if !ok || len(sum) != 8 {
@@ -61,8 +60,8 @@ func parse(line []byte) (r record, ok bool) {
 	return r, json.Unmarshal(text, &r) == nil
 }
 
-// OpenFile opens a file, or makes it. It is an error if another File has it open (on Unix), or if it is damaged other than
-// a crash does.
+// OpenFile opens a file, or makes it. It fails if another File has it open (on Unix), or if it is damaged other than by
+// a crash.
 func OpenFile(path string) (*File, error) {
 	file, err := openLocked(path, os.O_RDWR|os.O_CREATE)
 	if err != nil {
@@ -75,7 +74,6 @@ func OpenFile(path string) (*File, error) {
 	return f, nil
 }
 
-// openLocked opens a file for one program.
 func openLocked(path string, flags int) (*os.File, error) {
 	for {
 		file, err := os.OpenFile(path, flags, 0o600)
@@ -96,7 +94,7 @@ func openLocked(path string, flags int) (*os.File, error) {
 	}
 }
 
-// read reads the file, and drops a record that a crash has cut.
+// read drops a record that a crash has cut.
 func (f *File) read() error {
 	data, err := io.ReadAll(f.file)
 	if err != nil {
@@ -130,7 +128,6 @@ func (f *File) read() error {
 	return nil
 }
 
-// follows reports whether there is a record.
 func follows(data []byte) bool {
 	for line := range bytes.Lines(data) {
 		if _, ok := parse(bytes.TrimSuffix(line, []byte("\n"))); ok && bytes.HasSuffix(line, []byte("\n")) {
@@ -140,7 +137,6 @@ func follows(data []byte) bool {
 	return false
 }
 
-// forget drops the record of an entry.
 func (f *File) forget(id uint64) {
 	f.wanted -= int64(len(f.live[id]))
 	delete(f.live, id)
@@ -178,7 +174,8 @@ func (f *File) Put(e Entry) error {
 	return nil
 }
 
-// Delete implements Store. It does not wait for the disk: an entry that comes back after a crash of the machine is sent again.
+// Delete implements Store. It does not wait for the disk: an entry that a crash of the machine brings back is sent
+// again.
 func (f *File) Delete(id uint64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -205,7 +202,7 @@ func (f *File) Delete(id uint64) error {
 // maxWaste is the largest file that is not written anew, in bytes.
 const maxWaste = 64 << 10
 
-// append writes a line after the others. The lock is held, as in the functions that follow.
+// append: the lock is held, as in the functions that follow.
 func (f *File) append(line []byte) error {
 	if f.broken != nil {
 		return f.broken
@@ -221,9 +218,9 @@ func (f *File) append(line []byte) error {
 	return nil
 }
 
-// rewrite replaces the file by one with the live records alone.
+// rewrite leaves the live records alone.
 func (f *File) rewrite() error {
-	// A file that is there is not opened: it may be a link to another file, which others may have made.
+	// An existing file is not opened: others may have made a link to another file.
 	if err := os.Remove(f.path + ".new"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -250,7 +247,6 @@ func (f *File) rewrite() error {
 	return errors.Join(old.Close(), syncFolder(filepath.Dir(f.path)))
 }
 
-// syncFolder has the name of a file reach the disk.
 func syncFolder(folder string) error {
 	d, err := os.Open(folder)
 	if err != nil {

@@ -52,7 +52,7 @@ type Entry struct {
 // size is the part of Options.MaxSize that an entry takes.
 func (e *Entry) size() int { return len(e.To) + len(e.Data) + len(e.Key) }
 
-// sequence is the name of the entries among which it keeps its place.
+// sequence names the entries that keep their order.
 func (e *Entry) sequence() string {
 	if e.Kind == RPC {
 		return "rpc"
@@ -77,35 +77,33 @@ type Store interface {
 	Delete(id uint64) error
 }
 
-// Errors of an Outbox, besides the errors of the client. client.ErrClosed says that the outbox, or the client, has been
-// closed.
+// Errors of an Outbox, besides the client's. client.ErrClosed: the outbox, or the client, has been closed.
 var (
 	// ErrExpired: the time of the entry was over before it could be sent.
 	ErrExpired = &client.Error{Code: 16, Message: "expired"}
-	// ErrFull: the waiting entries have reached a limit of Options. An error that wraps it has the figures.
+	// ErrFull: the waiting entries have reached a limit of Options; an error that wraps it has the figures.
 	ErrFull = &client.Error{Code: 17, Message: "outbox full"}
 )
 
 // Options of an Outbox.
 type Options struct {
-	// Store of the entries. One outbox uses it at a time, and does not close it. Default: memory alone.
+	// Store of the entries, for one outbox at a time, which does not close it. Default: memory alone.
 	Store Store
 	// Expiry is how long entries are kept. Default: 1 h.
 	Expiry time.Duration
 	// MaxEntries is how many entries may wait, MaxSize how many bytes of data, keys and names. Default: 1,000 and 1,000,000.
 	MaxEntries, MaxSize int
-	// WithKey returns the data to send for an entry, with its key in it, so that the backend recognizes an entry that
-	// it has had. Default: the data alone; the protocol has no place for the key.
+	// WithKey returns the data to send for an entry, with its key in it, by which the backend recognizes an entry.
+	// Default: the data alone; the protocol has no field for the key.
 	WithKey func(e Entry) []byte
-	// Restored hears of the entries that the store has from an earlier run of the program, in their order, if there are
-	// some: within New, before any of them has an outcome.
+	// Restored hears of the entries of an earlier run of the program, in their order, if there are some: within New,
+	// before any has an outcome.
 	Restored func(entries []Entry)
-	// Outcome hears of each outcome, also of entries that an earlier run of the program has left. It is called one at a
-	// time, and the entry is removed from the store after it. It may call the outbox, except for Close.
+	// Outcome hears of each outcome, also of entries of an earlier run. It is called one at a time, and the entry is
+	// removed from the store after it. It may call the outbox, except for Close.
 	Outcome func(o Outcome)
-	// MinDelay and MaxDelay bound the pause after the server could not take an entry. The pause is MinDelay and a
-	// random part of a span: the span is MinDelay at first, doubles with each failure, and grows up to MaxDelay.
-	// Default: 500 ms and 20 s.
+	// MinDelay and MaxDelay bound the pause after the server could not take an entry: MinDelay and a random part of a
+	// span, which is MinDelay at first and doubles with each failure, up to MaxDelay. Default: 500 ms and 20 s.
 	MinDelay, MaxDelay time.Duration
 	// Logger hears when the store fails to remove an entry. Default: slog.Default().
 	Logger *slog.Logger
@@ -149,8 +147,8 @@ type Outbox struct {
 	isUp    bool
 }
 
-// New returns an outbox that sends over a client; it begins with the entries of the store. It ends with Close, or with
-// the client.
+// New returns an outbox that sends over a client, first the entries of the store. It ends with Close, or with the
+// client.
 func New(c *client.Client, o Options) (*Outbox, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -192,7 +190,6 @@ var closed = func() chan struct{} {
 	return c
 }()
 
-// connection notes whether there is one.
 func (b *Outbox) connection() {
 	state, _ := b.client.State()
 	b.mu.Lock()
@@ -209,13 +206,13 @@ func (b *Outbox) connection() {
 }
 
 // Close sends no more, and waits until Outcome returns. Entries stay in the store, and their Wait returns
-// client.ErrClosed. An entry that is under way will be sent again.
+// client.ErrClosed. An entry under way will be sent again.
 func (b *Outbox) Close() {
 	b.shut()
 	b.running.Wait()
 }
 
-// shut ends all goroutines of the outbox. Nothing is taken any more.
+// shut ends all goroutines. Nothing is taken any more.
 func (b *Outbox) shut() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -237,16 +234,15 @@ type EntryOptions struct {
 	Expiry time.Duration
 }
 
-// Publish publishes to a channel as soon as it can be done. The entries of a channel are sent one after another, in the
-// order of the calls. It returns when the entry is kept. After an error the entry is not kept, and will not be sent:
-// the error may be ErrFull, client.ErrClosed, or the error of the store.
+// Publish publishes to a channel as soon as it can be done. The entries of a channel are sent in the order of the calls.
+// It returns when the entry is kept. After an error the entry will not be sent: ErrFull, client.ErrClosed, or the error
+// of the store.
 func (b *Outbox) Publish(channel string, data []byte, o *EntryOptions) (*Sending, error) {
 	return b.add(Entry{Kind: Publish, To: channel, Data: data}, o)
 }
 
-// RPC calls a method as soon as it can be done. All calls are sent one after another, in the order of the calls. It
-// returns when the entry is kept. After an error the entry is not kept, and will not be sent: the error may be ErrFull,
-// client.ErrClosed, or the error of the store.
+// RPC calls a method as soon as it can be done. All calls are sent in their order. It returns when the entry is kept.
+// After an error the entry will not be sent: ErrFull, client.ErrClosed, or the error of the store.
 func (b *Outbox) RPC(method string, data []byte, o *EntryOptions) (*Sending, error) {
 	return b.add(Entry{Kind: RPC, To: method, Data: data}, o)
 }
@@ -279,7 +275,7 @@ func (b *Outbox) add(e Entry, o *EntryOptions) (*Sending, error) {
 	return s, nil
 }
 
-// admit takes an entry before it is stored, so that the entries have the order of the calls.
+// admit takes an entry before it is stored, so that entries have the order of the calls.
 func (b *Outbox) admit(s *Sending) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -296,7 +292,7 @@ func (b *Outbox) admit(s *Sending) error {
 	return nil
 }
 
-// take adds an entry to its sender. The lock is held.
+// take: the lock is held.
 func (b *Outbox) take(s *Sending) {
 	name := s.Entry.sequence()
 	l := b.senders[name]
@@ -314,7 +310,7 @@ func (b *Outbox) take(s *Sending) {
 	}
 }
 
-// remove takes an entry from its sender, and reports whether it was there.
+// remove reports whether the entry was there.
 func (b *Outbox) remove(s *Sending) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -345,8 +341,8 @@ type Sending struct {
 // Done is closed when the entry has an outcome, or the outbox has been closed.
 func (s *Sending) Done() <-chan struct{} { return s.done }
 
-// Wait returns the outcome: the answer to a call, or an error: the server's, ErrExpired, client.ErrClosed, or the cause
-// of the end of ctx.
+// Wait returns the answer to a call, or an error: the server's, ErrExpired, client.ErrClosed, or the cause of the end of
+// ctx.
 func (s *Sending) Wait(ctx context.Context) ([]byte, error) {
 	select {
 	case <-s.done:

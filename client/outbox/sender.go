@@ -9,7 +9,7 @@ import (
 	"github.com/gyrohq/gyro/client/internal/backoff"
 )
 
-// sender sends entries one after another. It has a goroutine as long as it has entries.
+// sender sends entries one after another. Its goroutine lives while it has entries.
 type sender struct {
 	*Outbox
 	name    string
@@ -20,7 +20,6 @@ type sender struct {
 	queue []*Sending // under the lock of the outbox
 }
 
-// run sends all entries.
 func (l *sender) run() {
 	for l.expire() {
 		s, next := l.head()
@@ -76,7 +75,6 @@ func (l *sender) expire() bool {
 	}
 }
 
-// stored reports whether the store is done with an entry.
 func stored(s *Sending) bool {
 	select {
 	case <-s.kept:
@@ -119,8 +117,7 @@ func (l *sender) wait(next time.Duration) {
 	}
 }
 
-// send sends an entry. A channel may take publications of its subscribers alone, so send waits while the client
-// subscribes to it.
+// send waits while the client subscribes to the channel, which may take publications of its subscribers alone.
 func (l *sender) send(s *Sending) ([]byte, error) {
 	data := l.options.WithKey(s.Entry)
 	if s.Entry.Kind == RPC {
@@ -138,14 +135,13 @@ func (l *sender) send(s *Sending) ([]byte, error) {
 	return nil, l.client.Publish(l.ctx, s.Entry.To, data)
 }
 
-// unsettled reports whether an error leaves open how an entry ends: it was not sent, or its effect is unknown, or the
-// server wants it later.
+// unsettled: the entry was not sent, or its effect is unknown, or the server wants it later.
 func unsettled(err error) bool {
 	var e *client.Error
 	return errors.As(err, &e) && (e.Temporary || e.Code < 100)
 }
 
-// pause waits before an entry is sent again, if there is a connection; if there is none, the next one is waited for.
+// pause waits before an entry is sent again. Without a connection, the next one is waited for instead.
 func (l *sender) pause() {
 	l.connection()
 	l.mu.Lock()
@@ -162,7 +158,6 @@ func (l *sender) pause() {
 	}
 }
 
-// end tells the outcome of an entry, and removes it.
 func (l *sender) end(s *Sending, result []byte, err error) {
 	if !l.remove(s) {
 		return

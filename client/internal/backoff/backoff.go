@@ -3,9 +3,8 @@ package backoff
 
 import "time"
 
-// Pause returns the time to wait after so many failures, and adds one to them. It is least and a random part of a span:
-// the span is least at first, doubles with each failure, and grows up to most. The sum is at most most. random returns
-// a number in [0, 1).
+// Pause returns the time to wait after so many failures, and adds one to them: least and a random part of a span, which
+// is least at first and doubles with each failure. The sum is at most most. random returns a number in [0, 1).
 func Pause(least, most time.Duration, failed *int, random func() float64) time.Duration {
 	span := min(most, least<<min(*failed, 16))
 	*failed++

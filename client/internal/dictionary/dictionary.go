@@ -1,5 +1,4 @@
-// Package dictionary expands the messages of servers that compress them against a text that the client has
-// (docs/bandwidth.md).
+// Package dictionary expands messages that servers compress against a text that the client has (docs/bandwidth.md).
 package dictionary
 
 import (
@@ -13,7 +12,7 @@ import (
 	"weak"
 )
 
-// Error says that a server does not compress as it should. The client must forget the dictionary then.
+// Error says that a server does not compress as it should: forget the dictionary.
 type Error struct{ text string }
 
 func (e *Error) Error() string { return "the server compresses wrongly: " + e.text }
@@ -24,8 +23,8 @@ type Dictionary struct {
 	text []byte
 }
 
-// known has the dictionaries in use by their IDs, which follow from the texts, as the clients of a program mostly have the
-// same one.
+// known has the dictionaries in use by ID, which follows from the text: the clients of a program mostly have the same
+// one.
 var known sync.Map // string -> weak.Pointer[Dictionary]
 
 // Learn returns the dictionary of an ID, which is checked, from its deflated text of at most limit bytes.
@@ -70,7 +69,6 @@ func (d *Dictionary) Open(message []byte, limit int, handle func(frame []byte) e
 	return &Error{fmt.Sprintf("a message begins with %#x", message[0])}
 }
 
-// state has the buffers and the reader for inflating.
 type state struct {
 	in  bytes.Reader
 	out bytes.Buffer
@@ -83,10 +81,9 @@ var states = sync.Pool{New: func() any {
 	return s
 }}
 
-// maxKept is the largest buffer that is used again, in bytes.
 const maxKept = 64 << 10
 
-// inflate calls handle with the text of raw DEFLATE, which must end where data does.
+// inflate wants raw DEFLATE, which must end where data does.
 func inflate(data, dictionary []byte, limit int, handle func(text []byte) error) error {
 	s := states.Get().(*state)
 	s.in.Reset(data)

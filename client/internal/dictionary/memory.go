@@ -7,10 +7,10 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// flag of a connect request and its result: messages of the server are compressed against a dictionary.
+// flag of a connect request and its result.
 const flag = 1
 
-// Memory has the dictionary of the last connection that had one. Its user calls one method at a time.
+// Memory has the last dictionary of a client. Its user calls one method at a time.
 type Memory struct{ last *Dictionary }
 
 // Offer offers compression to a server that may have a dictionary for a profile.
@@ -21,8 +21,8 @@ func (m *Memory) Offer(r *protocol.ConnectRequest, profile string) {
 	}
 }
 
-// Accept returns the dictionary that the server has chosen, or nil for none. A new one has at most limit bytes. All
-// errors are of type *Error.
+// Accept returns the dictionary that the server has chosen, at most limit bytes, or nil for none. All errors are of type
+// *Error.
 func (m *Memory) Accept(r *protocol.ConnectResult, limit int) (*Dictionary, error) {
 	d, err := m.accept(r, limit)
 	if err != nil {
@@ -56,7 +56,7 @@ func (m *Memory) accept(r *protocol.ConnectResult, limit int) (*Dictionary, erro
 	return d, nil
 }
 
-// Wrong reports whether a connection ended because the server compresses wrongly. The dictionary is forgotten then.
+// Wrong reports whether the server compresses wrongly. Then the dictionary is forgotten.
 func (m *Memory) Wrong(err error) bool {
 	wrong := errors.As(err, new(*Error))
 	if wrong {

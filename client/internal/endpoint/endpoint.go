@@ -31,8 +31,8 @@ func Parse(endpoint string) (*url.URL, error) {
 	return u, nil
 }
 
-// Transport returns t, or one like it if there is a TLS configuration, or a function that opens network connections; with
-// that no proxy is used.
+// Transport returns t, or one like it for a TLS configuration, or for a function that opens network connections, without
+// proxies.
 func Transport(t *http.Transport, c *tls.Config, dial func(ctx context.Context, network, address string) (net.Conn, error)) *http.Transport {
 	if c == nil && dial == nil {
 		return t
@@ -45,13 +45,12 @@ func Transport(t *http.Transport, c *tls.Config, dial func(ctx context.Context, 
 	return t
 }
 
-// WebSocket is the transport of most clients for WebSockets. Its small buffers stay with a connection.
+// WebSocket is the transport of most clients. Its small buffers stay with a connection.
 var WebSocket = &http.Transport{
 	Proxy:           http.ProxyFromEnvironment,
 	DialContext:     (&net.Dialer{KeepAlive: -1}).DialContext, // the protocol has pings
 	ReadBufferSize:  1 << 10,
 	WriteBufferSize: 1 << 10,
-	// WebSocket needs HTTP/1.1, so no other protocol is offered.
 	Protocols: func() *http.Protocols {
 		p := new(http.Protocols)
 		p.SetHTTP1(true)

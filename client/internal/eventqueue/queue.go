@@ -38,15 +38,14 @@ type Queue[E any] struct {
 	ended   bool
 }
 
-// New returns a queue that should not have more events than limit. fold adds an event that is left out to the few that stand for such
-// events; the goroutine that adds the event calls it.
+// New returns a queue that should not have more events than limit. fold, on the goroutine that adds an event, adds it to
+// the few that stand for left out events.
 func New[E any](name string, limit int, life Life, c *Crowd[E], fold func(left []E, e E) []E) *Queue[E] {
 	q := &Queue[E]{Name: name, limit: limit, life: life, crowd: c, fold: fold}
 	q.more.L = &q.mu
 	return q
 }
 
-// push adds an event, unless the queue has ended.
 func (q *Queue[E]) push(e E) {
 	q.mu.Lock()
 	switch {
@@ -74,8 +73,8 @@ func (q *Queue[E]) Excess(times int) bool {
 	return q.full() && len(q.events) > times*q.limit
 }
 
-// Room returns a channel that is closed when the iterator has taken events, or ends; nil if it has no more than it should, or further ones
-// are left out.
+// Room returns a channel that is closed when the iterator has taken events, or ends; nil if there is room, or further
+// events are left out.
 func (q *Queue[E]) Room() <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -91,8 +90,8 @@ func (q *Queue[E]) Room() <-chan struct{} {
 // Handed counts the events that the iterator has handed over.
 func (q *Queue[E]) Handed() uint64 { return q.handed.Load() }
 
-// Skip makes the queue leave out further events until the iterator takes some, if it has more than it should. It reports
-// whether the queue begins to leave out events for the first time.
+// Skip makes the queue leave out further events until the iterator takes some, if it has more than it should. first: it
+// has never done so.
 func (q *Queue[E]) Skip() (first bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -120,7 +119,6 @@ func (q *Queue[E]) End() {
 	q.more.Signal()
 }
 
-// taken wakes the caller of Room: the queue has room.
 func (q *Queue[E]) taken() {
 	if q.room != nil {
 		close(q.room)
@@ -128,7 +126,7 @@ func (q *Queue[E]) taken() {
 	}
 }
 
-// take waits for events and returns them; none if it is the end.
+// take waits for events; none: it is the end.
 func (q *Queue[E]) take() []E {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -156,7 +154,7 @@ func (q *Queue[E]) Each(drop func()) iter.Seq[E] {
 	}
 }
 
-// Set is a set of queues that get the same events. One goroutine at a time may use the sets of a Crowd, and that.
+// Set is a set of queues that get the same events. One goroutine at a time may use a Crowd and its sets.
 type Set[E any] struct{ queues []*Queue[E] }
 
 // Add adds a queue.
@@ -176,7 +174,7 @@ func (s *Set[E]) Push(e E) {
 	}
 }
 
-// Finish adds a last event to the queues of a Session, ends them, and forgets them.
+// Finish adds a last event to the queues of a Session, and forgets them.
 func (s *Set[E]) Finish(e E) {
 	s.queues = slices.DeleteFunc(s.queues, func(q *Queue[E]) bool {
 		if q.life == Session {
@@ -186,7 +184,7 @@ func (s *Set[E]) Finish(e E) {
 	})
 }
 
-// End ends the queues, and forgets all of them. Queues of several sets go on unless all is true.
+// End ends and forgets the queues. Queues of several sets go on unless all is true.
 func (s *Set[E]) End(all bool) {
 	for _, q := range s.queues {
 		if all || q.life != Sources {

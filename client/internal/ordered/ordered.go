@@ -3,7 +3,6 @@ package ordered
 
 import "slices"
 
-// few is how many elements are found without an index.
 const few = 8
 
 // Map is a map of values by keys. The zero value is empty. Its user calls one method at a time.
@@ -29,7 +28,7 @@ func (m *Map[K, V]) Get(key K) V {
 	return value
 }
 
-// index is the place of a key if there is no index; -1 if it is not there.
+// index is -1 if there is no index and no such key.
 func (m *Map[K, V]) index(key K) int {
 	return slices.IndexFunc(m.order, func(e element[K, V]) bool { return e.key == key })
 }
@@ -71,7 +70,6 @@ func (m *Map[K, V]) All() []V {
 	return list
 }
 
-// left are the elements that were not removed.
 func (m *Map[K, V]) left() []element[K, V] {
 	if m.byKey == nil {
 		return m.order
