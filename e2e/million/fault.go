@@ -15,43 +15,38 @@ import (
 	"github.com/gyrohq/gyro/e2e/million/internal/plan"
 )
 
-// besides are the publications during faults with up to lightly connections: to so many channels of each class, so many
-// publications per second.
+// besides are the publications during faults with up to lightly connections: channels of each class, and publications
+// per second.
 var besides = []struct {
 	class    plan.Class
 	channels int
 	rate     float64
 }{{plan.One, 500, 200}, {plan.Hundred, 200, 20}, {plan.Crowd, 25, 1}}
 
-// lightly is the most connections that leave most of a small machine to publications. With twice as many, phases
-// publish half as much.
+// lightly many connections leave most of a small machine to publications. With twice as many, phases publish half as
+// much.
 const lightly = 100_000
 
 // Trial is a fault, or none, while messages are published.
 type Trial struct {
-	// Apart are the channels that the fault concerns. Their publications and deliveries are counted apart from the
-	// others.
+	// Apart are the channels that the fault concerns, which are counted apart.
 	Apart []plan.Channel
 	// Fault returns when it is over.
 	Fault func(ctx context.Context) error
 }
 
-// Outcome is the result of a trial.
 type Outcome struct {
-	Sent, Apart Sent  // to channels that the fault does not concern, and to Trial.Apart
-	Spent       Spent // while there was the fault
-	Book        books.Book
-	// Counts since the beginning of the trial.
+	Sent, Apart                                  Sent  // to channels that the fault does not concern, and to Trial.Apart
+	Spent                                        Spent // while there was the fault
+	Book                                         books.Book
 	Cut, Ended, Returned, Recovered, Unrecovered uint64
 	*Total
 	Before *Total
 }
 
-// returnTime is the most that all clients may take to come back.
 const returnTime = 3 * time.Minute
 
-// Try publishes, causes the fault of the trial, waits until all clients are there and have all messages, and settles
-// the books.
+// Try publishes, causes the fault, waits until all clients are there and have all messages, and settles the books.
 func (s *Stand) Try(ctx context.Context, t Trial) (*Outcome, error) {
 	before, err := s.Order(ctx, load.Order{Reset: true, Where: true, Apart: t.Apart})
 	if err != nil {
@@ -63,7 +58,7 @@ func (s *Stand) Try(ctx context.Context, t Trial) (*Outcome, error) {
 	defer cancel()
 	go s.balance(balancing, before.Where)
 	published := s.publish(ctx, t.Apart, stop, o)
-	// The publications go on for a moment before and after, so that there is something to lose.
+	// Publications go on before and after, so that there is something to lose.
 	err = Pause(ctx, s.options.Step/4)
 	begin := s.Measure()
 	if err == nil {
@@ -105,7 +100,6 @@ func (s *Stand) Try(ctx context.Context, t Trial) (*Outcome, error) {
 // balancePause is how often a load balancer learns how many connections each node has.
 const balancePause = 200 * time.Millisecond
 
-// balance tells the load processes how many connections the nodes have, until ctx ends.
 func (s *Stand) balance(ctx context.Context, seen []int) {
 	for {
 		t, err := s.Order(ctx, load.Order{Seen: seen, Where: true})
@@ -116,7 +110,7 @@ func (s *Stand) balance(ctx context.Context, seen []int) {
 	}
 }
 
-// publish publishes until stop is closed. The returned function waits for the end, and enters the publications into o.
+// publish publishes until stop is closed. The returned function waits for the end.
 func (s *Stand) publish(ctx context.Context, apart []plan.Channel, stop <-chan struct{}, o *Outcome) func() error {
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -148,7 +142,7 @@ func (s *Stand) publish(ctx context.Context, apart []plan.Channel, stop <-chan s
 	}
 }
 
-// calmly returns the outcome without a fault. It makes this trial once.
+// calmly returns the outcome without a fault, which it makes once.
 func (s *Stand) calmly(ctx context.Context) (*Outcome, error) {
 	if s.calm != nil {
 		return s.calm, nil
@@ -158,7 +152,6 @@ func (s *Stand) calmly(ctx context.Context) (*Outcome, error) {
 	return s.calm, err
 }
 
-// outcome adds the rows that each fault has.
 func (s *section) outcome(o *Outcome) {
 	s.add("subscriptions that ended and were made anew", float64(o.Ended), "")
 	s.add("publications", float64(o.Sent.Publications+o.Apart.Publications), "")
@@ -172,8 +165,8 @@ func (s *section) outcome(o *Outcome) {
 	s.add("publications tried again", float64(o.Sent.Retries+o.Apart.Retries), "requests")
 }
 
-// returns adds how the clients that had to leave came back, and the cost of it beyond the cost of a calm time. The node
-// without is not counted; -1 counts all.
+// returns adds how the clients that had to leave came back, and its cost beyond a calm time. The node without is not
+// counted; -1 counts all.
 func (s *section) returns(o, calm *Outcome, without int) {
 	s.add("clients that had to leave", float64(o.Cut), "")
 	s.add("came back", float64(o.Returned), "")
@@ -200,7 +193,6 @@ func (s *section) returns(o, calm *Outcome, without int) {
 	s.latency("deliveries", o.Deliveries)
 }
 
-// spread adds how many clients came to each of the other nodes.
 func (s *section) spread(o *Outcome, without int) {
 	least, most := 0, 0
 	for i, n := range o.Where {

@@ -18,7 +18,7 @@ import (
 	"github.com/gyrohq/gyro/e2e/million/internal/process"
 )
 
-// Loader is a load process, which holds a part of the connections.
+// Loader is a load process with a part of the connections.
 type Loader struct {
 	*process.Process
 	Index int
@@ -28,10 +28,9 @@ type Loader struct {
 	reports *json.Decoder
 }
 
-// LoadArgument is the first argument of this program as a load process, which Load runs.
+// LoadArgument is the first argument of this program as a load process.
 const LoadArgument = "load"
 
-// Load is the life of a load process.
 func Load() error { return load.Run() }
 
 func (s *Stand) startLoader(i int) (*Loader, error) {
@@ -61,7 +60,6 @@ func (s *Stand) startLoader(i int) (*Loader, error) {
 	return l, l.orders.Encode(setup)
 }
 
-// Do gives an order, and returns the answer.
 func (l *Loader) Do(o *load.Order) (*load.Report, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -75,19 +73,15 @@ func (l *Loader) Do(o *load.Order) (*load.Report, error) {
 	return r, nil
 }
 
-// Total is the sum of the reports of all load processes.
 type Total struct {
 	load.Report
-	// Latencies that were asked for.
 	Deliveries, Apart, Joins, Returns *hdrhistogram.Histogram
 }
 
-// Order gives all load processes the same order.
 func (s *Stand) Order(ctx context.Context, o load.Order) (*Total, error) {
 	return s.Orders(ctx, func(int) *load.Order { return &o })
 }
 
-// Orders gives each load process an order, and adds the answers.
 func (s *Stand) Orders(ctx context.Context, order func(loader int) *load.Order) (*Total, error) {
 	reports, errs := make([]*load.Report, len(s.Loads)), make([]error, len(s.Loads))
 	var all sync.WaitGroup
@@ -153,7 +147,7 @@ func (t *Total) add(r *load.Report) {
 // Cut is how many connections and subscriptions have ended since the run began.
 func (t *Total) Cut() uint64 { return sum(t.Cuts) }
 
-// Ended is how many subscriptions the server has ended without their connections.
+// Ended counts the subscriptions that the server has ended without their connections.
 func (t *Total) Ended() (n uint64) {
 	for why, count := range t.Cuts {
 		if strings.HasPrefix(why, load.Unsubscribe) {

@@ -9,7 +9,6 @@ import (
 	"github.com/gyrohq/gyro/e2e/million/internal/proc"
 )
 
-// Usage has the resources that the stand has used up to a moment.
 type Usage struct {
 	At                           time.Time
 	Servers, Redis, Load, Driver time.Duration // CPU; the driver is this program, which publishes
@@ -18,7 +17,6 @@ type Usage struct {
 	EachServer, EachRedis        []time.Duration
 }
 
-// Measure reads the CPU of everything, the traffic of Redis, and the usage of the machine.
 func (s *Stand) Measure() Usage {
 	u := Usage{At: time.Now(), Driver: proc.CPU(os.Getpid()), Machine: proc.ReadMachine()}
 	for _, n := range s.Nodes {
@@ -40,7 +38,6 @@ func (s *Stand) Measure() Usage {
 	return u
 }
 
-// Spent has the resources used between two moments, in processors and per second.
 type Spent struct {
 	Seconds                                    float64
 	Servers, Redis, Load, Driver, Busy, Kernel float64 // processors; Kernel: charged to no process of the stand
@@ -49,7 +46,6 @@ type Spent struct {
 	EachServer                                 []float64
 }
 
-// Since returns the resources used since an earlier moment.
 func (u Usage) Since(o Usage) Spent {
 	took := u.At.Sub(o.At)
 	part := func(a, b time.Duration) float64 { return float64(a-b) / float64(took) }
@@ -74,14 +70,12 @@ func (u Usage) Since(o Usage) Spent {
 	return s
 }
 
-// Memory is the memory of the stand by kinds of processes.
 type Memory struct {
 	Servers, Redis, Load, Driver proc.Memory
 	MostServer                   proc.Memory
 	Machine                      proc.Machine
 }
 
-// Memory reads how much memory everything has.
 func (s *Stand) Memory() Memory {
 	m := Memory{Driver: proc.MemoryOf(os.Getpid()), Machine: proc.ReadMachine()}
 	for _, n := range s.Nodes {

@@ -13,14 +13,13 @@ import (
 	"github.com/gyrohq/gyro/e2e/million/internal/report"
 )
 
-// The nodes that faults happen to.
 const (
 	killed  = 0
 	drained = 1
 )
 
-// nodeFault returns a phase with a fault of nodes, unless there is one node only. fault adds how long it took, and
-// found the results.
+// nodeFault returns a phase with a fault of nodes, unless there is one node only. fault adds its duration, found the
+// results.
 func nodeFault(name, title string, fault func(context.Context, *Stand, *section) error, found func(out *section, o, calm *Outcome)) Phase {
 	return Phase{Name: name, Title: title, Run: func(ctx context.Context, s *Stand) (*report.Section, error) {
 		out := &section{}
@@ -51,7 +50,7 @@ func nodeFault(name, title string, fault func(context.Context, *Stand, *section)
 	}}
 }
 
-// shun makes the load balancer avoid a node, or none any more if node is negative.
+// shun makes the load balancer avoid a node, or none if node is negative.
 func (s *Stand) shun(ctx context.Context, node int) error {
 	o := load.Order{Open: true}
 	if node >= 0 {
@@ -64,7 +63,7 @@ func (s *Stand) shun(ctx context.Context, node int) error {
 	return err
 }
 
-// emptied waits until the clients that a node had are subscribed again, but for so many that may be missing.
+// emptied waits until a node's clients are subscribed again, but for so many missing ones.
 func (s *Stand) emptied(ctx context.Context, had int, cut uint64, missing int) error {
 	for deadline := time.Now().Add(returnTime); ; {
 		// The load balancer asks all the time.
@@ -81,7 +80,6 @@ func (s *Stand) emptied(ctx context.Context, had int, cut uint64, missing int) e
 	}
 }
 
-// killing kills a node, and starts it again when its clients are back on others.
 var killing = nodeFault("kill", "A node is killed, and started again", func(ctx context.Context, s *Stand, out *section) error {
 	// They go to all other nodes, and not most of them to one: with more on their way each node has several to serve when it runs.
 	t, err := s.Order(ctx, load.Order{Where: true, Window: 4 * onWay / s.Plan.Near()})
@@ -108,7 +106,7 @@ var killing = nodeFault("kill", "A node is killed, and started again", func(ctx 
 	out.spread(o, killed)
 })
 
-// draining stops a node as operators do, by SIGTERM, after the load balancer has taken it out, and starts it again.
+// draining stops a node as operators do: out of the load balancer, then SIGTERM.
 var draining = nodeFault("drain", "A node is drained, and started again", func(ctx context.Context, s *Stand, out *section) error {
 	r, err := s.restart(ctx, drained, 0)
 	out.restart("", "all are back on others", r)
@@ -118,11 +116,10 @@ var draining = nodeFault("drain", "A node is drained, and started again", func(c
 	out.spread(o, drained)
 })
 
-// restart is how long each part took, from the signal on.
 type restart struct{ ended, up, back time.Duration }
 
-// restart drains a node, starts it again, and waits until its clients are back but for so many that may be missing. The
-// load balancer avoids the node until it is up.
+// restart drains a node, starts it again, and waits until its clients are back but for so many. The load balancer avoids
+// the node until it is up.
 func (s *Stand) restart(ctx context.Context, node, missing int) (r restart, err error) {
 	if err := s.shun(ctx, node); err != nil {
 		return r, err
@@ -154,16 +151,14 @@ func (s *Stand) restart(ctx context.Context, node, missing int) (r restart, err 
 	return r, err
 }
 
-// restart adds how long a restart took.
 func (s *section) restart(of, back string, r restart) {
 	s.add(of+"until the node has ended", r.ended.Seconds(), "s")
 	s.add(of+"until it answers again", r.up.Seconds(), "s")
 	s.add(of+"until "+back, r.back.Seconds(), "s")
 }
 
-// rolling restarts all nodes, one after the other. The next one is restarted when seven of eight clients of the last
-// are back: the other clients wait for a second and more before they try, and the machine would have nothing to do
-// meanwhile.
+// rolling restarts all nodes, one after the other, the next one when seven of eight clients of the last are back: the
+// others wait for a second and more, and the machine would be idle.
 var rolling = nodeFault("roll", "All nodes are restarted, one after the other", func(ctx context.Context, s *Stand, out *section) error {
 	var slowest restart
 	for i := range s.Nodes {

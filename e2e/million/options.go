@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package million runs a cluster with up to a million connections on one machine: Redis shards, nodes of one processor each, and load
-// processes, phase after phase, with books of every message.
+// Package million runs a cluster with up to a million connections on one machine: Redis shards, nodes of one processor
+// each, and load processes, phase after phase, with books of every message.
 package million
 
 import (
@@ -15,30 +15,28 @@ import (
 	"github.com/gyrohq/gyro/e2e/million/internal/proc"
 )
 
-// Options of a run.
 type Options struct {
 	Conns, Nodes, Shards int
-	// Loads is the number of load processes. Default: as many as nodes, or more if descriptors ask for it.
+	// Loads is the number of load processes. Default: as nodes, or more if descriptors ask for it.
 	Loads int
-	// Idle is how long the connections are left alone. Default: 60 seconds; if all phases run, the first node fails after 3 minutes then.
+	// Idle is how long the connections are left alone. Default: 60 seconds; if all phases run, the first node fails
+	// after 3 minutes.
 	Idle time.Duration
-	// Step is how long each rate is published at, and the length of other phases under load. Default: 3 seconds.
+	// Step is the length of each rate and of other phases under load. Default: 3 seconds.
 	Step time.Duration
-	// Rates is how many rates are tried for each class of channels. Default: as many as it takes, up to 16.
+	// Rates bounds the rates for each class of channels. Default: up to 16.
 	Rates int
-	// Ping is the time between pings. Default: the server's default, 25 seconds.
+	// Ping is the time between pings. Default: 25 seconds, as the server's.
 	Ping time.Duration
 	// Drain is how long a stopped node takes to send its clients away. Default: 3 seconds.
 	Drain time.Duration
 	// Phases are the names of the phases to run. Default: all.
 	Phases []string
-	// Out is the folder for results and logs.
-	Out   string
-	stand time.Duration // all connections stand for so long before the first node fails
-	// Gyro is the path of the server. Self is the path of a program that calls Load if its first argument is
-	// LoadArgument.
+	Out    string
+	stand  time.Duration // all connections stand for so long before the first node fails
+	// Gyro is the path of the server, Self of a program that calls Load if its first argument is LoadArgument.
 	Gyro, Self string
-	// View gets the live view, and Terminal tells whether the view may overwrite its line.
+	// View gets the live view, whose line it may overwrite on a Terminal.
 	View     io.Writer
 	Terminal bool
 }
@@ -46,10 +44,10 @@ type Options struct {
 // spare descriptors of a node are for Redis, the API, listeners, and clients of a node that has failed.
 const spare = 400
 
-// perConnection is the memory that a connection takes of the machine, in bytes: at the server, at the client and in the kernel.
+// perConnection is the machine's memory for a connection, in bytes: server, client and kernel.
 const perConnection = 12_000
 
-// perProcess is the memory that a node and a load process take without connections, in bytes.
+// perProcess is the memory of a process without connections, in bytes.
 const perProcess = 20 << 20
 
 func (o *Options) defaults() {
@@ -79,14 +77,12 @@ func (o *Options) defaults() {
 	}
 }
 
-// files is the most descriptors that a process may have.
 func files() (uint64, error) {
 	var limit syscall.Rlimit
 	err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit)
 	return limit.Max, err
 }
 
-// check returns an error if the machine lacks something for the run.
 func (o *Options) check() error {
 	var errs []error
 	if o.Conns < 100 || o.Nodes < 1 || o.Shards < 1 {

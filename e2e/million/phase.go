@@ -16,7 +16,7 @@ import (
 	"github.com/gyrohq/gyro/e2e/million/internal/report"
 )
 
-// Phase is a part of a run. Phases run one after the other, on the same connections.
+// Phase is a part of a run. All phases have the same connections.
 type Phase struct {
 	Name  string // for Options.Phases
 	Title string // for the table
@@ -24,10 +24,9 @@ type Phase struct {
 	Run func(ctx context.Context, s *Stand) (*report.Section, error)
 }
 
-// phases run in this order. The first ones, up to the phase that makes the connections, are never left out.
+// phases in their order. The first ones, up to connecting, are never left out.
 var phases = []Phase{empty, connecting, idle, publishing, reading, losingShard, slowShard, killing, draining, rolling}
 
-// section collects rows.
 type section struct{ report.Section }
 
 func (s *section) add(name string, value float64, unit string) {
@@ -42,7 +41,6 @@ func (s *section) since(name string, begin time.Time) {
 	s.add(name, time.Since(begin).Seconds(), "s")
 }
 
-// spent adds the used resources.
 func (s *section) spent(u Spent) {
 	s.add("CPU of the nodes", u.Servers, "processors")
 	s.add("CPU of Redis", u.Redis, "processors")
@@ -57,7 +55,6 @@ func (s *section) spent(u Spent) {
 	s.add("through the network", u.Network, "B/s")
 }
 
-// latency adds the times of a histogram.
 func (s *section) latency(name string, h *hdrhistogram.Histogram) {
 	if h.TotalCount() == 0 {
 		return
@@ -70,7 +67,6 @@ func (s *section) latency(name string, h *hdrhistogram.Histogram) {
 	}
 }
 
-// memory adds the memory of all processes.
 func (s *section) memory(m, before Memory) {
 	const mb = 1 << 20
 	s.add("memory of the nodes (PSS)", float64(m.Servers.PSS)/mb, "MB")
@@ -85,10 +81,8 @@ func (s *section) memory(m, before Memory) {
 	s.add("taken from the machine", float64(before.Machine.Available-m.Machine.Available)/mb, "MB")
 }
 
-// always is how many phases are never left out.
 const always = 2
 
-// empty shows the resources of everything without a connection.
 var empty = Phase{Name: "empty", Title: "Without connections", Run: func(ctx context.Context, s *Stand) (*report.Section, error) {
 	out := &section{}
 	// The nodes need some time to find each other.
@@ -106,7 +100,6 @@ var empty = Phase{Name: "empty", Title: "Without connections", Run: func(ctx con
 	return &out.Section, nil
 }}
 
-// connecting makes all connections.
 var connecting = Phase{Name: "connect", Title: "Connect all", Run: func(ctx context.Context, s *Stand) (*report.Section, error) {
 	out := &section{}
 	before := s.Measure()
@@ -137,12 +130,10 @@ var connecting = Phase{Name: "connect", Title: "Connect all", Run: func(ctx cont
 	return &out.Section, nil
 }}
 
-// onWay is how many connections may be on their way in all, while some load processes make their connections and while
-// the clients of a drained node come back: some for each of these processes whenever it runs. More of them would only
-// take the caches of others.
+// onWay bounds the connections on their way, while some load processes connect and while clients of a drained node come
+// back: some for each of these processes whenever it runs. More would only take the caches of others.
 const onWay = 512
 
-// connect asks a load process to make its connections, and returns when all are subscribed.
 func (s *Stand) connect(ctx context.Context, l *Loader) error {
 	from, to := s.Plan.Range(l.Index)
 	order := &load.Order{Connect: to - from, Window: onWay / s.Plan.Near()}
@@ -174,7 +165,6 @@ func sum(counts map[string]uint64) (n uint64) {
 	return n
 }
 
-// idle leaves all connections alone.
 var idle = Phase{Name: "idle", Title: "Idle", Run: func(ctx context.Context, s *Stand) (*report.Section, error) {
 	out := &section{}
 	// Garbage of the connecting is collected some seconds later.

@@ -12,8 +12,8 @@ import (
 	"github.com/gyrohq/gyro/e2e/million/internal/sizing"
 )
 
-// Predict fits a model on the report.json of a run, and returns as text the resources of a run of another size while
-// its clients wait. With the report.json of such a run, whose size counts then, the text compares.
+// Predict fits a model on the report.json of a run, and returns as text the resources of another size while its clients
+// wait. With the report.json of such a run, whose size counts then, the text compares.
 func Predict(fitted, against string, conns, nodes, shards int) (string, error) {
 	small, err := read(fitted)
 	if err != nil {

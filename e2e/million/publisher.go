@@ -23,11 +23,10 @@ import (
 	"github.com/gyrohq/gyro/protocol/codec"
 )
 
-// payload is the size of the data of a publication, in bytes.
 const payload = 128
 
-// Publisher publishes over the HTTP API of several nodes. The messages of a channel go over one of them after the other, so
-// that they have an order.
+// Publisher publishes over the HTTP API of several nodes. Messages of a channel go over one of them, so they have an
+// order.
 type Publisher struct {
 	stand *Stand
 	http  *http.Client
@@ -36,7 +35,6 @@ type Publisher struct {
 	issued map[plan.Channel]uint64
 }
 
-// workers is the number of nodes that are published to at a time.
 const workers = 4
 
 func newPublisher(s *Stand) *Publisher {
@@ -45,7 +43,7 @@ func newPublisher(s *Stand) *Publisher {
 	}}
 }
 
-// Issued returns the number of messages of each channel with messages, in the form of an order.
+// Issued returns the number of messages by channel, as orders have it.
 func (p *Publisher) Issued() [][2]uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,24 +59,21 @@ type Publication struct {
 	Channels []plan.Channel // in turn
 	Rate     float64        // publications per second, of all channels together
 	For      time.Duration
-	// Sure publishes a message again, with the same idempotency key, until a node has accepted it, for at most half a minute. Without it
-	// the first failure ends Publish.
+	// Sure publishes a message again, with the same idempotency key, until a node accepts it, for at most half a minute.
+	// Else the first failure ends Publish.
 	Sure bool
-	// Nodes are the nodes to publish to; nil for all. Nodes that are known to be down are left out.
+	// Nodes to publish to; nil for all. Nodes that are down are left out.
 	Nodes []int
-	// Stop ends Publish before its time.
-	Stop <-chan struct{}
+	Stop  <-chan struct{}
 }
 
-// Sent counts publications.
 type Sent struct {
 	Publications uint64
 	Deliveries   uint64 // that these make
 	Retries      uint64
-	// Accepted are the microseconds until requests were accepted, with all attempts.
+	// Accepted are the microseconds of requests, with all attempts.
 	Accepted *hdrhistogram.Histogram
-	// Took is the time from the first publication to the last answer.
-	Took time.Duration
+	Took     time.Duration
 }
 
 func (s *Sent) add(o Sent) {
@@ -89,8 +84,8 @@ func (s *Sent) add(o Sent) {
 	s.Took = max(s.Took, o.Took)
 }
 
-// Publish publishes at a rate, whatever time the answers take: late messages are published as soon as possible, and
-// their stamps have the time when they were due.
+// Publish publishes at a rate, whatever time the answers take: late messages go as soon as possible, and their stamps
+// have the time when they were due.
 func (p *Publisher) Publish(ctx context.Context, pub Publication) (Sent, error) {
 	nodes := pub.Nodes
 	if nodes == nil {
@@ -124,7 +119,6 @@ func (p *Publisher) Publish(ctx context.Context, pub Publication) (Sent, error) 
 	return sum, errors.Join(errs...)
 }
 
-// worker publishes to some of the channels, each request to the next of some nodes.
 type worker struct {
 	p        *Publisher
 	pub      Publication
@@ -139,7 +133,7 @@ type worker struct {
 	data     []byte
 }
 
-// A request has the publications that are due within some milliseconds, up to so many.
+// A request has the publications of some milliseconds, up to so many.
 const (
 	gather    = 4 * time.Millisecond
 	mostBatch = 500
@@ -172,7 +166,6 @@ func (w *worker) run(ctx context.Context) error {
 	}
 }
 
-// send publishes the due messages.
 func (w *worker) send(ctx context.Context) error {
 	w.body = append(w.body[:0], `{"commands":[`...)
 	now, count, deliveries := time.Now(), 0, 0
@@ -204,7 +197,6 @@ func (w *worker) send(ctx context.Context) error {
 	return w.post(ctx, count)
 }
 
-// sure is how long a message is tried.
 const sure = 30 * time.Second
 
 func (w *worker) post(ctx context.Context, count int) error {
@@ -221,7 +213,6 @@ func (w *worker) post(ctx context.Context, count int) error {
 	}
 }
 
-// node returns the next node that is up.
 func (w *worker) node() *Server {
 	for range w.nodes {
 		n := w.p.stand.Nodes[w.nodes[w.turn%len(w.nodes)]]
@@ -233,7 +224,6 @@ func (w *worker) node() *Server {
 	return w.p.stand.Nodes[w.nodes[w.turn%len(w.nodes)]]
 }
 
-// batch sends a batch and checks that all its publications were accepted.
 func (p *Publisher) batch(ctx context.Context, address string, body []byte, count int) error {
 	text, err := p.post(ctx, address, "batch", body)
 	if err != nil {
@@ -258,7 +248,6 @@ func (p *Publisher) batch(ctx context.Context, address string, body []byte, coun
 	return nil
 }
 
-// post calls a method of the server API.
 func (p *Publisher) post(ctx context.Context, address, method string, body []byte) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/api/"+method, bytes.NewReader(body))
 	if err != nil {

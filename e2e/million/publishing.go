@@ -16,10 +16,9 @@ import (
 	"github.com/gyrohq/gyro/e2e/million/internal/report"
 )
 
-// borne bounds the 99th percentile of delivery times: a rate counts as borne up to it.
+// borne bounds the 99th percentile of delivery times of a rate that is borne.
 const borne = 200 * time.Millisecond
 
-// publishing publishes to each class of channels at rising rates.
 var publishing = Phase{Name: "publish", Title: "Publish at rising rates", Run: func(ctx context.Context, s *Stand) (*report.Section, error) {
 	out := &section{}
 	for _, class := range []plan.Class{plan.One, plan.Hundred, plan.Crowd} {
@@ -30,7 +29,7 @@ var publishing = Phase{Name: "publish", Title: "Publish at rising rates", Run: f
 	return &out.Section, nil
 }}
 
-// mostChannels is how many channels of a class are published to. Each has a history in Redis then.
+// mostChannels bounds the channels of a class, each with a history in Redis.
 const mostChannels = 2000
 
 // Some returns up to so many channels of a class.
@@ -42,11 +41,10 @@ func (s *Stand) Some(class plan.Class, most int) []plan.Channel {
 	return channels
 }
 
-// rise publishes to a class at rising rates, and adds the results.
 func (s *Stand) rise(ctx context.Context, out *section, class plan.Class) error {
 	channels := s.Some(class, mostChannels)
 	subscribers := s.Plan.Subscribers(channels[0])
-	// From some thousand deliveries per second on. The first publications make histories in Redis, and are not looked at.
+	// From some thousand deliveries per second on. The first publications make histories in Redis, and do not count.
 	first := map[plan.Class]float64{plan.One: 2000, plan.Hundred: 10_000, plan.Crowd: 30_000}[class] / float64(subscribers)
 	if _, err := s.Step(ctx, Publication{Channels: channels, Rate: first, For: s.options.Step / 2}); err != nil {
 		return err
@@ -89,8 +87,8 @@ func (s *Stand) rise(ctx context.Context, out *section, class plan.Class) error 
 	return nil
 }
 
-// try publishes at a rate, and once more if the rate was nearly borne: if the machine does something else for a moment,
-// one second of the few is late.
+// try tries a rate once more if it was nearly borne: if the machine does something else for a moment, one second of the
+// few is late.
 func (s *Stand) try(ctx context.Context, p Publication) (*Step, error) {
 	step, err := s.Step(ctx, p)
 	if most := float64(borne.Milliseconds()); err != nil || step.P99 <= most || step.P99 > 2*most {
@@ -120,7 +118,6 @@ func (s Spent) limit(limited bool) string {
 	return "bursts and waiting, with processors left: " + parts
 }
 
-// Step has the results of publishing at a rate.
 type Step struct {
 	Sent      Sent
 	Delivered float64 // per second, from the first publication to the last delivery
@@ -129,7 +126,6 @@ type Step struct {
 	Whole     bool // all deliveries came
 }
 
-// Step publishes for a time, waits until everything is delivered, and settles the books.
 func (s *Stand) Step(ctx context.Context, p Publication) (*Step, error) {
 	first, err := s.Order(ctx, load.Order{Reset: true})
 	if err != nil {

@@ -18,7 +18,6 @@ import (
 	"github.com/gyrohq/gyro/e2e/million/internal/report"
 )
 
-// reads are the requests of the phase: methods, and classes of channels.
 var reads = []struct {
 	method, params string // %s is the channel
 	class          plan.Class
@@ -28,10 +27,8 @@ var reads = []struct {
 	{"history", `{"channel":%q,"limit":20}`, plan.Hundred},
 }
 
-// readRate is how often each of them is asked, per second.
 const readRate = 50
 
-// reading asks for presence and history while messages are published.
 var reading = Phase{Name: "reads", Title: "Presence and history, beside publications", Run: func(ctx context.Context, s *Stand) (*report.Section, error) {
 	out := &section{}
 	channels := append(s.Some(plan.Hundred, 100), s.Some(plan.Room, 100)...)
@@ -67,7 +64,7 @@ var reading = Phase{Name: "reads", Title: "Presence and history, beside publicat
 	return &out.Section, nil
 }}
 
-// read asks at the rate until ctx ends, each time another node about another channel. A time begins when the request was due.
+// read asks another node about another channel each time. A time begins when the request was due.
 func (s *Stand) read(ctx context.Context, i int, times *hdrhistogram.Histogram) error {
 	r, begin := reads[i], time.Now()
 	for n := 0; ; n++ {
@@ -89,7 +86,7 @@ func (s *Stand) read(ctx context.Context, i int, times *hdrhistogram.Histogram) 
 	}
 }
 
-// unlessOver is err, or nil if the phase is over, because requests fail then.
+// unlessOver returns nil if the phase is over: then requests fail.
 func unlessOver(ctx context.Context, err error) error {
 	if ctx.Err() == nil {
 		return err
@@ -97,7 +94,7 @@ func unlessOver(ctx context.Context, err error) error {
 	return nil
 }
 
-// checkRead tells whether the answer to a read is right: everybody is present, and there is a history.
+// checkRead: everybody is present, and there is a history.
 func (s *Stand) checkRead(method string, channel plan.Channel, text []byte) error {
 	var answer struct {
 		Error  *json.RawMessage

@@ -19,7 +19,7 @@ import (
 // ErrFaults says that something was lost, came twice or out of order on channels with a history.
 var ErrFaults = errors.New("messages were lost, came twice or out of order, or subscribers were told that they were lost")
 
-// Run runs all phases, and ends everything that it has started. There is a report also if a phase fails.
+// Run runs all phases, and ends what it has started. A failure leaves a report, too.
 func Run(ctx context.Context, o Options) (*report.Report, error) {
 	o.defaults()
 	chosen, err := choose(o.Phases)
@@ -66,7 +66,6 @@ func Run(ctx context.Context, o Options) (*report.Report, error) {
 	return r, errors.Join(failed, r.Write(o.Out))
 }
 
-// choose returns the phases with these names; all without names.
 func choose(names []string) ([]Phase, error) {
 	if len(names) == 0 {
 		return phases, nil
@@ -89,8 +88,7 @@ func choose(names []string) ([]Phase, error) {
 	return chosen, nil
 }
 
-// phases runs phases, and enters their results and the books. After one that fails the others run as well, as long as
-// all clients and processes are there.
+// phases runs phases. After a failed one the others run as well, as long as all clients and processes are there.
 func (s *Stand) phases(ctx context.Context, list []Phase, r *report.Report) error {
 	var failed error
 	for _, p := range list {

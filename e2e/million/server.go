@@ -28,7 +28,7 @@ const (
 	apiKey = rig.APIKey
 )
 
-// Server is a node: a process of gyro with one processor. Its address stays the same when it is started again.
+// Server is a node: a gyro with one processor, and the same address when it is started again.
 type Server struct {
 	process.Life
 	Index int
@@ -39,7 +39,6 @@ type Server struct {
 	down  atomic.Bool // nothing is published to it
 }
 
-// Start starts the node, and returns when it answers.
 func (n *Server) Start(ctx context.Context) error {
 	cmd := exec.Command(n.stand.options.Gyro, "-c", n.stand.config, "-p", strconv.Itoa(n.port))
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GYRO_NODE_NAME=node-"+strconv.Itoa(n.Index))
@@ -57,13 +56,11 @@ func (n *Server) Start(ctx context.Context) error {
 	})
 }
 
-// kept descriptors of a node are for Redis, the API, listeners, and connections that have not connected as clients yet.
+// kept descriptors of a node are for Redis, the API, listeners, and connections that are no clients yet.
 const kept = 200
 
-// object is a part of a configuration.
 type object = map[string]any
 
-// configure writes the configuration that all nodes share.
 func (s *Stand) configure() error {
 	var namespaces []object
 	for class := range plan.Classes {
@@ -85,7 +82,7 @@ func (s *Stand) configure() error {
 		"recovery_max_publication_limit": 1000,
 	}
 	if limit, err := files(); err == nil && limit > 2*kept {
-		// A client that comes to a node without descriptors would wait, and not try another one.
+		// A client at a node without descriptors would wait, and try no other.
 		client["connection_limit"] = limit - kept
 	}
 	if s.options.Ping > 0 {

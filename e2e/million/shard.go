@@ -17,7 +17,8 @@ import (
 	"github.com/gyrohq/gyro/e2e/million/internal/process"
 )
 
-// Shard is a Redis server. It writes nothing to disk unless it is told to. Its address stays the same when it is started again.
+// Shard is a Redis server, without data on disk unless it is told to, and with the same address when it is started
+// again.
 type Shard struct {
 	process.Life
 	Addr string
@@ -31,7 +32,6 @@ func newShard(logs string) (*Shard, error) {
 	return &Shard{Addr: net.JoinHostPort(loopback, strconv.Itoa(port)), logs: logs, port: port}, err
 }
 
-// Start starts the server, and returns when it answers. It has the data that were kept.
 func (s *Shard) Start(ctx context.Context) error {
 	port, kept := strconv.Itoa(s.port), "no"
 	if s.kept {
@@ -39,9 +39,9 @@ func (s *Shard) Start(ctx context.Context) error {
 	}
 	p, err := s.Begin(s.logs, "redis-"+port, exec.Command("redis-server", "--port", port, "--bind", loopback,
 		"--save", "", "--dir", s.logs, "--appendonly", kept, "--appenddirname", "data-"+port,
-		// Commands are written before the answer; nothing waits for the disk, as no fault here is one of the machine.
+		// Commands are written before the answer; nothing waits for the disk, as no fault here is the machine's.
 		"--appendfsync", "no", "--io-threads", "1", "--tcp-backlog", "4096",
-		// This bounds the output for a node that cannot keep up for a moment; the default ends its connection at 32 MB.
+		// The bound for a node that cannot keep up for a moment; by default its connection ends at 32 MB.
 		"--client-output-buffer-limit", "pubsub 256mb 128mb 60"))
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (s *Shard) Start(ctx context.Context) error {
 	})
 }
 
-// Info returns the numbers of the server's INFO by their names. It is an error while the server loads its data.
+// Info returns the numbers of INFO by their names. It fails while the server loads its data.
 func (s *Shard) Info() (map[string]float64, error) {
 	answer, err := s.Do("INFO")
 	if err != nil {
@@ -75,10 +75,9 @@ func (s *Shard) Info() (map[string]float64, error) {
 	return info, nil
 }
 
-// askTime is how long the server may take for a command.
 const askTime = 5 * time.Second
 
-// Do gives the server a command, over a connection of its own, and returns its answer.
+// Do gives the server a command over a connection of its own.
 func (s *Shard) Do(command ...string) (rueidis.RedisMessage, error) {
 	client, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress: []string{s.Addr}, ForceSingleClient: true, DisableCache: true, DisableRetry: true, ConnWriteTimeout: askTime,

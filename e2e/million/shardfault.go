@@ -18,7 +18,7 @@ import (
 	"github.com/gyrohq/gyro/e2e/million/internal/report"
 )
 
-// The shards that faults happen to, counted from the last one.
+// Shards with faults, counted from the last one.
 const (
 	lostShard   = 1
 	slowedShard = 2
@@ -26,7 +26,7 @@ const (
 
 func (s *Stand) shard(fromLast int) *Shard { return s.Shards[max(0, len(s.Shards)-fromLast)] }
 
-// channelsOf returns the channels that are published to during faults and that a shard has: their subscriptions are there.
+// channelsOf returns the shard's channels that are published to during faults.
 func (s *Stand) channelsOf(shard *Shard) ([]plan.Channel, error) {
 	var all []plan.Channel
 	const prefix = "centrifugo.client."
@@ -52,7 +52,7 @@ func (s *Stand) channelsOf(shard *Shard) ([]plan.Channel, error) {
 	return list, nil
 }
 
-// keep makes a shard write its data to a file from now on, so that they are there after a restart, or no longer.
+// keep makes a shard write its data to a file from now on, or stop that.
 func (s *Shard) keep(ctx context.Context, keep bool) error {
 	s.kept = keep
 	if !keep {
@@ -73,7 +73,6 @@ func (s *Shard) keep(ctx context.Context, keep bool) error {
 	})
 }
 
-// losingShard kills a Redis shard, and starts it again with its data.
 var losingShard = Phase{Name: "shard", Title: "A Redis shard is killed, and started again with its data", Run: func(ctx context.Context, s *Stand) (*report.Section, error) {
 	out := &section{}
 	calm, err := s.calmly(ctx)
@@ -113,7 +112,6 @@ var losingShard = Phase{Name: "shard", Title: "A Redis shard is killed, and star
 	return &out.Section, errors.Join(err, shard.keep(ctx, false))
 }}
 
-// apart adds the results for the channels that a fault concerned, and for others.
 func (s *section) apart(o, calm *Outcome) {
 	s.add("without the fault: accepted p99", quantile(calm.Sent.Accepted, 99), "ms")
 	s.add("without the fault: delivered p99", quantile(calm.Deliveries, 99), "ms")
@@ -132,7 +130,7 @@ func (s *section) apart(o, calm *Outcome) {
 	}
 }
 
-// quantile of a histogram of microseconds, in milliseconds.
+// quantile turns microseconds into milliseconds.
 func quantile(h *hdrhistogram.Histogram, at float64) float64 {
 	return float64(h.ValueAtQuantile(at)) / 1000
 }
@@ -143,7 +141,6 @@ const (
 	runs    = 20 * time.Millisecond
 )
 
-// slowShard has a Redis shard answer slowly.
 var slowShard = Phase{Name: "slow", Title: "A Redis shard is slow: it stands still for 180 ms, runs for 20 ms, and so on", Run: func(ctx context.Context, s *Stand) (*report.Section, error) {
 	out := &section{}
 	calm, err := s.calmly(ctx)
@@ -184,17 +181,14 @@ var slowShard = Phase{Name: "slow", Title: "A Redis shard is slow: it stands sti
 	return &out.Section, err
 }}
 
-// historyRate is how often histories are asked for while a shard is slow, per second.
 const historyRate = 20
 
-// asked has the results of requests.
 type asked struct {
 	times  *hdrhistogram.Histogram
 	failed int
 }
 
-// histories asks for histories of channels until ctx ends, each time another node: channels in apart if named is true,
-// else other ones.
+// histories asks another node each time for a history of apart, or, unless named, of another channel.
 func (s *Stand) histories(ctx context.Context, apart []plan.Channel, named bool, result *asked) {
 	concerned := map[plan.Channel]bool{}
 	for _, ch := range apart {

@@ -17,13 +17,12 @@ import (
 	"github.com/gyrohq/gyro/e2e/million/internal/process"
 )
 
-// Stand is all that runs: shards, nodes and load processes.
 type Stand struct {
 	Plan   *plan.Plan
 	Shards []*Shard
 	Nodes  []*Server
 	Loads  []*Loader
-	// Publisher publishes for all phases, so that the numbers of a channel go on from phase to phase.
+	// Publisher serves all phases, so that the numbers of a channel go on.
 	Publisher *Publisher
 
 	options Options
@@ -33,13 +32,13 @@ type Stand struct {
 	samples samples
 	empty   Memory // before the first connection
 	calm    *Outcome
-	// complete has the counts at the time when all connections were made; nil after the first fault of a node.
+	// complete has the counts when all connections were made; nil after the first fault of a node.
 	complete *Total
 	since    time.Time
 	last     atomic.Pointer[Total] // that load processes have reported
 }
 
-// start starts everything. If it fails, the processes that it has started are in the result.
+// start returns what it has started also if it fails.
 func start(ctx context.Context, o Options) (*Stand, error) {
 	s := &Stand{options: o, logs: filepath.Join(o.Out, "logs"), view: newView(o.View, o.Terminal)}
 	var err error
@@ -69,7 +68,6 @@ func start(ctx context.Context, o Options) (*Stand, error) {
 		}
 		s.Nodes = append(s.Nodes, n)
 	}
-	// A few at a time: each takes some processor time until it answers.
 	if err := parallel(4, s.Nodes, func(n *Server) error { return n.Start(ctx) }); err != nil {
 		return s, err
 	}
@@ -85,7 +83,6 @@ func start(ctx context.Context, o Options) (*Stand, error) {
 	return s, err
 }
 
-// parallel calls do for each item, for so many at a time.
 func parallel[T any](most int, items []T, do func(T) error) error {
 	slots, errs := make(chan struct{}, most), make([]error, len(items))
 	var all sync.WaitGroup
@@ -100,7 +97,6 @@ func parallel[T any](most int, items []T, do func(T) error) error {
 	return errors.Join(errs...)
 }
 
-// stop ends everything at once, and returns when it has ended.
 func (s *Stand) stop() {
 	var all []*process.Process
 	for _, l := range s.Loads {
@@ -120,10 +116,10 @@ func (s *Stand) stop() {
 	})
 }
 
-// settleTime is how long messages may be on their way after the last one was published.
+// settleTime bounds how long messages are on their way after the last publication.
 const settleTime = 30 * time.Second
 
-// Await polls the load processes until done says so, or for at most so long. It returns the last total.
+// Await polls the load processes until done says so, or for most. It returns the last total.
 func (s *Stand) Await(ctx context.Context, most time.Duration, done func(*Total) bool) (*Total, error) {
 	deadline := time.Now().Add(most)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
@@ -142,7 +138,7 @@ func (s *Stand) Await(ctx context.Context, most time.Duration, done func(*Total)
 
 var errLate = errors.New("it did not come in time")
 
-// Pause waits, and fails if the run is ended meanwhile.
+// Pause fails if the run is ended meanwhile.
 func Pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -152,7 +148,6 @@ func Pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// running fails if a process has ended that should be there.
 func (s *Stand) running() error {
 	for _, l := range s.Loads {
 		if !l.Running() {
@@ -172,7 +167,6 @@ func (s *Stand) running() error {
 	return nil
 }
 
-// String names the stand.
 func (s *Stand) String() string {
 	return fmt.Sprintf("%d connections, %d nodes, %d Redis shards, %d load processes", s.Plan.Conns, s.Plan.Nodes, len(s.Shards), s.Plan.Loads)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/gyrohq/gyro/e2e/million/internal/report"
 )
 
-// view shows a run while it runs: a line for each event and, every second, a line with its state.
+// view shows a line for each event and, every second, a line with the state.
 type view struct {
 	mu       sync.Mutex
 	out      io.Writer
@@ -30,7 +30,6 @@ func newView(out io.Writer, terminal bool) *view {
 	return &view{out: out, terminal: terminal, began: time.Now()}
 }
 
-// Say prints a line.
 func (s *Stand) Say(format string, args ...any) {
 	v := s.view
 	v.mu.Lock()
@@ -42,7 +41,7 @@ func (s *Stand) Say(format string, args ...any) {
 	fmt.Fprintf(v.out, "%6.1fs  %s\n", time.Since(v.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// status prints the line of a second: over the last one on a terminal.
+// status overwrites its last line on a terminal.
 func (v *view) status(line string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -67,7 +66,6 @@ func (v *view) now() (phase string, at float64) {
 	return v.phase, time.Since(v.began).Seconds()
 }
 
-// samples are the seconds of a run.
 type samples struct {
 	mu   sync.Mutex
 	list []report.Sample
@@ -79,7 +77,6 @@ func (s *samples) all() []report.Sample {
 	return s.list
 }
 
-// watch samples the stand every second until ctx ends.
 func (s *Stand) watch(ctx context.Context) {
 	before := proc.Available()
 	last, lastTotal := s.light(), uint64(0)
@@ -111,7 +108,6 @@ func (s *Stand) watch(ctx context.Context) {
 	}
 }
 
-// light is Measure without questions to Redis.
 func (s *Stand) light() Usage {
 	u := Usage{At: time.Now(), Driver: proc.CPU(os.Getpid()), Machine: proc.ReadMachine()}
 	for _, n := range s.Nodes {

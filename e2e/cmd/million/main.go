@@ -27,7 +27,6 @@ func main() {
 	os.Exit(run())
 }
 
-// run returns the exit code.
 func run() int {
 	o := million.Options{View: os.Stderr}
 	var phases string

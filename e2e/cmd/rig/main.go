@@ -19,7 +19,6 @@ import (
 	"github.com/gyrohq/gyro/e2e/internal/rig"
 )
 
-// grace is how long a command may take to end after SIGTERM.
 const grace = 10 * time.Second
 
 func main() {
@@ -30,7 +29,6 @@ func main() {
 	os.Exit(run(os.Args[1:]))
 }
 
-// run returns the exit code of the command.
 func run(args []string) int {
 	r, err := rig.Start()
 	if err != nil {
@@ -54,8 +52,8 @@ func run(args []string) int {
 	return 1
 }
 
-// runGroup runs a command in a process group of its own, and kills the group when the command
-// ends, or when this program gets a signal to end.
+// runGroup runs a command in a process group of its own, and kills the group when it ends, or this program gets a
+// signal.
 func runGroup(cmd *exec.Cmd) error {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)

@@ -1,6 +1,5 @@
-// Package account checks the publications that clients receive from channels: publishers number them, and repeat a
-// number until it is acknowledged. Each subscriber keeps a book of the numbers that it received, and finds numbers that
-// are lost or came twice.
+// Package account checks the publications that clients receive: publishers number them, and repeat a number until it is
+// acknowledged. Each subscriber keeps a book of the numbers, and finds those that are lost or came twice.
 package account
 
 import (
@@ -11,29 +10,26 @@ import (
 
 // Counts of the publications that subscribers received in a span of time.
 type Counts struct {
-	// Received is the number of publications, recovered ones included.
+	// Received counts publications, recovered ones included.
 	Received int
-	// Lost is how many numbers did not come though the server did not report a gap.
+	// Lost is how many numbers did not come without a reported gap.
 	Lost int
 	// Duplicated is how many numbers came again, or after a later one.
 	Duplicated int
-	// Told is how often the server reported a gap: a subscription with recovered:false.
+	// Told counts reported gaps: subscriptions with recovered:false.
 	Told int
-	// Missed is how many numbers did not come where the server reported a gap, or where
-	// publications may be lost.
+	// Missed is how many numbers did not come in a reported gap, or where publications may be lost.
 	Missed int
-	// Insufficient is how often the server ended a subscription or a connection for
-	// insufficient state. The recovery that follows may succeed.
+	// Insufficient is how often the server ended a subscription or a connection for insufficient state. The recovery
+	// after it may succeed.
 	Insufficient int
-	// Reconnects is how often a connection was made again.
-	Reconnects int
-	// Refused is how many errors came that a client must not see, such as a terminal disconnect.
+	Reconnects   int
+	// Refused counts errors that a client must not see, such as a terminal disconnect.
 	Refused int
 	// Silence is the longest time between two publications of a subscriber.
 	Silence time.Duration
 }
 
-// Add adds the counts of another book, or of another span.
 func (c *Counts) Add(other Counts) {
 	c.Received += other.Received
 	c.Lost += other.Lost
@@ -46,22 +42,19 @@ func (c *Counts) Add(other Counts) {
 	c.Silence = max(c.Silence, other.Silence)
 }
 
-// Book checks the publications that a subscriber receives in a channel. They are numbered 1, 2, 3 … . Any goroutine may
-// call its methods.
+// Book checks the publications of a channel at a subscriber. They are numbered 1, 2, 3 … . Any goroutine may call its
+// methods.
 type Book struct {
 	Owner string
 	// Ledger of the publisher. Evidence is called with each number that is lost or comes twice.
 	Ledger   *Ledger
 	Evidence func(string)
-	// Lossy is set if publications may be lost.
-	Lossy bool
+	Lossy    bool
 
 	mu     sync.Mutex
 	counts Counts
-	// last is the highest number that came.
-	last int64
-	// free is the highest number that may be missing or come once more, since the server
-	// reported a gap.
+	last   int64
+	// free is the highest number that may be missing or come once more, after a reported gap.
 	free int64
 	// missing are the numbers below last that are in doubt and did not come yet.
 	missing map[int64]bool
@@ -69,7 +62,6 @@ type Book struct {
 	at time.Time
 }
 
-// Receive notes a publication's number.
 func (b *Book) Receive(n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,7 +84,6 @@ func (b *Book) Receive(n int64) {
 	}
 }
 
-// skip notes that the numbers of [from, to) did not come before to.
 func (b *Book) skip(from, to int64) {
 	lost := 0
 	for n := from; n < to; n++ {
@@ -114,8 +105,8 @@ func (b *Book) skip(from, to int64) {
 	}
 }
 
-// WasTold notes an answer with recovered:false. The server has read the top of the stream before it
-// answered, so the answer concerns no number that is published from now on.
+// WasTold notes an answer with recovered:false. The server read the top of the stream before it, so it concerns no
+// number that is published from now on.
 func (b *Book) WasTold() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -123,7 +114,6 @@ func (b *Book) WasTold() {
 	b.free = max(b.last, b.Ledger.Begun.Load())
 }
 
-// Note changes the counts.
 func (b *Book) Note(change func(*Counts)) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,8 +127,7 @@ func (b *Book) Reached() int64 {
 	return b.last
 }
 
-// Read returns the counts, and with anew sets them to zero. A silence that has begun counts for
-// the new span as a whole.
+// Read returns the counts, and with anew sets them to zero. A silence that goes on counts for the new span as a whole.
 func (b *Book) Read(anew bool) Counts {
 	b.mu.Lock()
 	defer b.mu.Unlock()

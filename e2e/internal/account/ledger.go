@@ -5,15 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// Ledger has the state of the numbers that the publisher of a channel publishes. Any goroutine may
-// use it.
+// Ledger has the state of the numbers of a publisher. Any goroutine may use it.
 type Ledger struct {
-	// Begun is the last number that was published, Acked the last that was acknowledged.
+	// Begun is the last published number, Acked the last acknowledged one.
 	Begun, Acked atomic.Int64
 
 	mu sync.Mutex
-	// doubtful are the numbers that were answered with an error and not published again. Each of
-	// them may come once, at any time.
+	// doubtful numbers were answered with an error and not published again. Each may come once, at any time.
 	doubtful map[int64]bool
 }
 

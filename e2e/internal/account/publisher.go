@@ -18,32 +18,29 @@ import (
 	"github.com/gyrohq/gyro/e2e/internal/wire"
 )
 
-// Publisher numbers the publications of one channel. It repeats a number, with the same idempotency
-// key, until it is acknowledged. Without such keys it publishes each number once, and notes that a
-// number that was answered with an error is in doubt.
+// Publisher numbers the publications of a channel. It repeats a number, with the same idempotency key, until it is
+// acknowledged. Without keys it publishes each number once, and notes which were answered with an error.
 type Publisher struct {
 	Channel string
 	// Run begins the idempotency keys.
 	Run string
-	// Nodes are the addresses that it publishes to in turn, beginning with number First. It waits Every between publications.
+	// Nodes are the addresses to publish to in turn, from number First on, with a pause of Every.
 	Nodes []string
 	First int
 	Every time.Duration
-	// Retry is how long it waits before it repeats a number; 50 ms if it is zero.
+	// Retry is the pause before a repetition; 50 ms if it is zero.
 	Retry    time.Duration
 	Client   *http.Client
 	Recorder *Recorder
 	Ledger   *Ledger
 
-	// Keyless publishers use no idempotency keys. Others publish each number that Doubled divides
-	// once more after it was acknowledged; 0 for none.
+	// Keyless publishers use no idempotency keys. Others publish each number that Doubled divides once more after it was
+	// acknowledged.
 	Keyless bool
 	Doubled int64
-	// Text is published with the numbers; "" for none.
-	Text string
+	Text    string
 }
 
-// Payload of a publication.
 type Payload struct {
 	N    int64  `json:"n"`
 	Text string `json:"text"`
@@ -57,7 +54,6 @@ func Text(base string, n int64) string {
 	return fmt.Sprintf("%s, for the %d. time", base, n)
 }
 
-// Recorder counts the answers that publishers got, over a span of time.
 type Recorder struct {
 	mu sync.Mutex
 	Answers
@@ -65,12 +61,10 @@ type Recorder struct {
 
 // Answers counts the answers to publishers in a span of time.
 type Answers struct {
-	// OK counts acknowledgements, Errors errors by their text.
-	OK     int
-	Errors map[string]int
-	// Longest is the longest time that an answer took.
+	OK      int
+	Errors  map[string]int
 	Longest time.Duration
-	// Hung is how many requests got no answer within the limit.
+	// Hung is how many requests had no answer within the limit.
 	Hung int
 }
 
@@ -91,7 +85,6 @@ func (a Answers) String() string {
 	return strings.Join(parts, ", ") + fmt.Sprintf("; longest %v", a.Longest.Round(time.Millisecond))
 }
 
-// Note counts an answer, an error or nil.
 func (a *Recorder) Note(err error, took time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -122,7 +115,6 @@ func Brief(err error) string {
 	return err.Error()
 }
 
-// Peek returns the span so far.
 func (a *Recorder) Peek() Answers {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -131,7 +123,6 @@ func (a *Recorder) Peek() Answers {
 	return span
 }
 
-// Begin starts a span and returns the one before.
 func (a *Recorder) Begin() Answers {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -140,7 +131,6 @@ func (a *Recorder) Begin() Answers {
 	return before
 }
 
-// Work publishes until ctx ends.
 func (p *Publisher) Work(ctx context.Context) {
 	next := p.First
 	for n := int64(1); ctx.Err() == nil; n++ {
@@ -170,7 +160,6 @@ func (p *Publisher) Work(ctx context.Context) {
 	}
 }
 
-// publish has one node publish number n.
 func (p *Publisher) publish(ctx context.Context, node string, n int64) error {
 	params := map[string]any{"channel": p.Channel, "data": Payload{n, Text(p.Text, n)}}
 	if !p.Keyless {

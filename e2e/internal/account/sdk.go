@@ -14,7 +14,7 @@ import (
 // CodeInsufficient of an unsubscribe push says that the subscription may have missed something.
 const CodeInsufficient = 2500
 
-// SDK is a client by centrifuge-go with a subscription, which keeps a book.
+// SDK is a client by centrifuge-go with a subscription and its book.
 type SDK struct {
 	*centrifuge.Client
 	Absence
@@ -22,15 +22,13 @@ type SDK struct {
 	sub *centrifuge.Subscription
 }
 
-// Options of an SDK.
 type Options struct {
-	URL    string
-	Client centrifuge.Config
-	// Channel that it subscribes to.
+	URL          string
+	Client       centrifuge.Config
 	Channel      string
 	Subscription centrifuge.SubscriptionConfig
 	Book         *Book
-	// Check returns an error for a wrong publication. Fail is called with each event that must not happen to a client.
+	// Check returns an error for a wrong publication. Fail hears of events that must not happen to a client.
 	Check func(Payload) error
 	Fail  func(string)
 }
@@ -54,8 +52,8 @@ func NewSDK(o Options) (*SDK, error) {
 		switch e.Code {
 		case 0: // the test has disconnected
 		case protocol.DisconnectBadRequest.Code:
-			// A timer of centrifuge-go that subscribes again may fire while it connects,
-			// and sends the subscribe command ahead of the connect command.
+			// A timer of centrifuge-go that subscribes again may fire while it connects, and send subscribe ahead of
+			// connect.
 			go func() { _ = s.Connect() }()
 		default:
 			o.Fail(fmt.Sprintf("SDK disconnected: %d %s", e.Code, e.Reason))
@@ -97,15 +95,13 @@ func (s *SDK) subscription(o *Options) {
 	})
 }
 
-// Subscribed tells whether the client is connected and subscribed.
 func (s *SDK) Subscribed() bool { return s.sub.State() == centrifuge.SubStateSubscribed }
 
-// Describe tells of the client and its subscription, for messages.
 func (s *SDK) Describe() string {
 	return fmt.Sprintf("%s, its subscription of %s %s", s.Client.State(), s.sub.Channel, s.sub.State())
 }
 
-// Absence notes when a client has no connection. Any goroutine may call its methods.
+// Absence notes when a client is away. Any goroutine may call its methods.
 type Absence struct {
 	mu      sync.Mutex
 	since   time.Time // zero while it is connected
@@ -113,7 +109,6 @@ type Absence struct {
 	longest time.Duration
 }
 
-// Left notes that the client has lost its connection.
 func (a *Absence) Left(at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -123,7 +118,6 @@ func (a *Absence) Left(at time.Time) {
 	}
 }
 
-// Returned notes that the client has a connection again.
 func (a *Absence) Returned(at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -133,8 +127,8 @@ func (a *Absence) Returned(at time.Time) {
 	}
 }
 
-// Away returns how often the client has lost its connection and how long it was away at most since the last call with anew, and
-// whether it is away now. An absence that goes on is one of the next span as well.
+// Away returns how often the client was away and how long at most since the last call with anew, and whether it is away
+// now. An absence that goes on is one of the next span as well.
 func (a *Absence) Away(now time.Time, anew bool) (times int, longest time.Duration, still bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

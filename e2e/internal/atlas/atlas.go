@@ -1,5 +1,5 @@
-// Package atlas has maps whose entries change all the time, and clients that follow them as an SDK does. It tells whether the
-// clients came to have the entries of the server.
+// Package atlas has maps that change all the time, and clients that follow them as an SDK does. It tells whether the
+// clients have the entries of the server.
 package atlas
 
 import (
@@ -17,21 +17,18 @@ import (
 	"github.com/gyrohq/gyro/e2e/internal/rig"
 )
 
-// Options of an Atlas.
 type Options struct {
-	// Nodes are the addresses of the nodes, host:port.
 	Nodes []string
 	// Maps is how many channels "map:N" there are, each with a writer, and beside it a channel "brief:N" whose entries
-	// expire. Clients is how many follow one of the two: two thirds the first, the others the second.
+	// expire. Of the Clients, two thirds follow the first, the others the second.
 	Maps, Clients int
-	// Every is how long a writer waits between changes, AnswerLimit how long an answer of the server API may take.
+	// Every is the pause of a writer, AnswerLimit bounds an answer of the server API.
 	Every, AnswerLimit time.Duration
-	// Note is called with each answer to a writer, Fail with each event that must not happen.
+	// Note hears of each answer to a writer, Fail of each event that must not happen.
 	Note func(err error, took time.Duration)
 	Fail func(what string)
 }
 
-// Atlas has maps, their writers and clients.
 type Atlas struct {
 	opts    Options
 	http    http.Client
@@ -40,19 +37,16 @@ type Atlas struct {
 	clients []*client
 }
 
-// Counts of the events since the Compare before.
+// Counts since the Compare before.
 type Counts struct {
-	// Changes is how many live changes the clients got.
 	Changes int
-	// Told is how often the server told a client to begin anew.
-	Told int
+	Told    int
 	// Forgotten is how many maps differed from the acknowledged changes.
 	Forgotten int
-	// Wrong are the clients that did not get the right entries of their map in the end.
+	// Wrong are the clients without the right entries in the end.
 	Wrong []string
 }
 
-// New makes an atlas without running clients and writers.
 func New(opts Options) *Atlas {
 	a := &Atlas{opts: opts, http: http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 4}, Timeout: opts.AnswerLimit}}
 	run := strconv.FormatInt(time.Now().UnixNano(), 36)
@@ -73,20 +67,17 @@ func New(opts Options) *Atlas {
 	return a
 }
 
-// rotated returns a list that begins with number i.
 func rotated(list []string, i int) []string {
 	i %= len(list)
 	return slices.Concat(list[i:], list[:i])
 }
 
-// Follow runs the clients until ctx ends.
 func (a *Atlas) Follow(ctx context.Context, work *sync.WaitGroup) {
 	for _, c := range a.clients {
 		work.Go(func() { c.run(ctx) })
 	}
 }
 
-// Write runs the writers until ctx ends.
 func (a *Atlas) Write(ctx context.Context, work *sync.WaitGroup) {
 	context.AfterFunc(ctx, a.http.CloseIdleConnections)
 	for _, w := range a.writers {
@@ -94,7 +85,7 @@ func (a *Atlas) Write(ctx context.Context, work *sync.WaitGroup) {
 	}
 }
 
-// Changed returns a function that reports whether an entry of each map was set since this call, and that was acknowledged.
+// Changed returns a function that reports whether each map has an acknowledged change since this call.
 func (a *Atlas) Changed() func() bool {
 	before := make(map[*writer]int64)
 	for _, w := range a.writers {
@@ -106,16 +97,14 @@ func (a *Atlas) Changed() func() bool {
 	}
 }
 
-// Live tells whether all clients are live.
 func (a *Atlas) Live() bool {
 	return !slices.ContainsFunc(a.clients, func(c *client) bool { return !c.isLive() })
 }
 
-// Clients is how many there are.
 func (a *Atlas) Clients() int { return len(a.clients) }
 
-// Compare stops the writers for a moment, and waits until all clients have the entries of the server, but no longer
-// than patience. It compares the entries of the server with the acknowledged changes.
+// Compare stops the writers, and waits until all clients have the entries of the server, at most for patience. It
+// compares these entries with the acknowledged changes.
 func (a *Atlas) Compare(patience time.Duration) (sum Counts, err error) {
 	a.still.Lock()
 	defer a.still.Unlock()
@@ -151,7 +140,6 @@ func (a *Atlas) Compare(patience time.Duration) (sum Counts, err error) {
 	return sum, nil
 }
 
-// expired waits until nothing is left of the map whose entries expire.
 func (a *Atlas) expired(w *writer, deadline time.Time) error {
 	for {
 		left, err := a.entries(w.nodes[0], w.brief)
@@ -165,7 +153,6 @@ func (a *Atlas) expired(w *writer, deadline time.Time) error {
 	}
 }
 
-// entries reads a map, page by page.
 func (a *Atlas) entries(node, channel string) (map[string]string, error) {
 	all := make(map[string]string)
 	for cursor := ""; ; {

@@ -15,14 +15,12 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// Phases of the subscriber of a map.
 const (
 	phaseLive = iota
 	phaseStream
 	phaseState
 )
 
-// pageSize is the most entries, or changes, that a subscriber of a map asks for at a time.
 const pageSize = 5
 
 // Codes of the client protocol that a client acts upon.
@@ -34,8 +32,8 @@ const (
 // silence bounds the time without any message, pings included.
 const silence = 20 * time.Second
 
-// client is a client with one subscription to a map. Like an SDK, it reconnects by itself, recovers from its
-// position, and begins anew if the server tells it to.
+// client has one subscription to a map. Like an SDK, it reconnects, recovers from its position, and begins anew if the
+// server tells it to.
 type client struct {
 	channel string
 	nodes   []string
@@ -59,13 +57,11 @@ type client struct {
 	changes int
 }
 
-// cursor is a position, and the last key of a page.
 type cursor struct {
 	offset     uint64
 	epoch, key string
 }
 
-// reply has the fields of a reply or push that a client reads.
 type reply struct {
 	ID    int `json:"id"`
 	Error *struct {
@@ -86,7 +82,6 @@ type reply struct {
 	}
 }
 
-// entry is an entry, or a change.
 type entry struct {
 	Key     string
 	Data    json.RawMessage
@@ -94,7 +89,6 @@ type entry struct {
 	Removed bool
 }
 
-// run keeps the client connected until ctx ends.
 func (c *client) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := c.session(ctx)
@@ -110,7 +104,6 @@ func (c *client) run(ctx context.Context) {
 	}
 }
 
-// session is one connection.
 func (c *client) session(ctx context.Context) (err error) {
 	if c.conn, err = wire.Dial(ctx, c.nodes[c.node], "/connection/websocket"); err != nil {
 		return err
@@ -127,7 +120,6 @@ func (c *client) session(ctx context.Context) (err error) {
 	return err
 }
 
-// begin recovers, or reads the first page.
 func (c *client) begin() error {
 	c.draft = make(map[string]string)
 	if !c.known {
@@ -153,7 +145,6 @@ func (c *client) ask(phase int, from cursor) error {
 	return wire.Send(c.conn, fmt.Appendf(nil, `{"id":%d,"subscribe":{%s}}`, c.id, fields))
 }
 
-// take acts on one message.
 func (c *client) take(ctx context.Context, r *reply) error {
 	switch {
 	case r.Error != nil:
@@ -194,7 +185,6 @@ func (c *client) refused(ctx context.Context, code int, message string) error {
 	return c.begin()
 }
 
-// page handles the answer to ask.
 func (c *client) page(r *reply) error {
 	p := r.Subscribe
 	if r.ID != c.id {
@@ -237,7 +227,6 @@ func (c *client) apply(to map[string]string, e *entry) {
 	to[e.Key] = compact(e.Data)
 }
 
-// change handles a change to a live subscription.
 func (c *client) change(e *entry) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -253,28 +242,24 @@ func (c *client) change(e *entry) error {
 	return nil
 }
 
-// shows tells whether the client is live and has these entries.
 func (c *client) shows(want map[string]string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.live && maps.Equal(c.entries, want)
 }
 
-// isLive tells whether the client has caught up.
 func (c *client) isLive() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.live
 }
 
-// describe describes the state of the client, and the entries that it should have.
 func (c *client) describe(want map[string]string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return fmt.Sprintf("a subscriber of %s, live: %v, at %v, has %v, want %v", c.channel, c.live, c.at, c.entries, want)
 }
 
-// count returns the counts of a span, and begins the next one.
 func (c *client) count() (told, changes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

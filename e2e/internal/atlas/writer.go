@@ -12,11 +12,11 @@ import (
 	"github.com/gyrohq/gyro/e2e/internal/wire"
 )
 
-// writer changes the entries of one map, and knows the right ones. Each change is repeated, with the same idempotency
-// key, until it is acknowledged.
+// writer changes one map, and knows the right entries. It repeats each change, with the same idempotency key, until it
+// is acknowledged.
 type writer struct {
 	channel string
-	// brief is a map whose entries expire; the writer sets each key once.
+	// brief is a map whose entries expire; each key is set once.
 	brief  string
 	run    string
 	nodes  []string
@@ -32,18 +32,15 @@ type writer struct {
 	set     atomic.Int64      // how many changes of channel have set an entry
 }
 
-// keys is how many keys a writer uses.
 const keys = 17
 
-// raceKey is the beginning of the keys that two nodes set at a time.
+// raceKey begins keys that two nodes set at a time.
 const raceKey = "race"
 
-// result is the result of a change.
 type result struct {
 	Suppressed bool
 }
 
-// work changes the map until ctx ends.
 func (w *writer) work(ctx context.Context) {
 	w.entries = make(map[string]string)
 	for n := 1; ctx.Err() == nil; n++ {
@@ -71,7 +68,7 @@ func (w *writer) work(ctx context.Context) {
 	}
 }
 
-// insist asks nodes for a change, one after the other, until one acknowledges it.
+// insist asks one node after the other until one acknowledges the change.
 func (w *writer) insist(ctx context.Context, method string, params map[string]any, n int) bool {
 	params["idempotency_key"] = fmt.Sprintf("%s-%d", w.run, n)
 	for ctx.Err() == nil {

@@ -17,10 +17,9 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// balancer spreads HTTP requests over the nodes of a cluster, as a load balancer without sticky
-// sessions does in the worst case: each request goes to the next node, but an emulation request
-// never to the node that has its stream, as long as there is another one. Only the requests of a
-// SockJS session all go to one node, because only that node knows the session.
+// balancer spreads HTTP requests over nodes as the worst load balancer without sticky sessions does: each request goes
+// to the next node, but an emulation request never to the node that has its stream, if there is another one. Only the
+// requests of a SockJS session go to one node, which alone knows the session.
 type balancer struct {
 	listener net.Listener
 	server   *http.Server
@@ -32,7 +31,6 @@ type balancer struct {
 	sessions map[string]int // the numbers of SockJS sessions
 }
 
-// backend is a node that a balancer knows.
 type backend struct{ addr, uid string }
 
 func newBalancer(nodes []*Server) (*balancer, error) {
@@ -61,7 +59,7 @@ func newBalancer(nodes []*Server) (*balancer, error) {
 	return b, nil
 }
 
-// uid asks a node for its UID. The name of a node ends with its port for clients.
+// uid asks a node for its UID. Its name ends with its port for clients.
 func (s *Server) uid() (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -112,7 +110,6 @@ func (b *balancer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, err
 }
 
-// order returns the nodes; a request tries them in this order.
 func (b *balancer) order(r *http.Request, body []byte) []backend {
 	first := b.next(r) % len(b.nodes)
 	list := slices.Concat(b.nodes[first:], b.nodes[:first])
@@ -137,8 +134,8 @@ func (b *balancer) order(r *http.Request, body []byte) []backend {
 	return list
 }
 
-// next counts the requests of each kind, so that two clients of one kind that connect one after the
-// other are on different nodes, whatever else is requested in between.
+// next counts the requests of each kind, so that two clients of a kind that connect one after the other are on different
+// nodes.
 func (b *balancer) next(r *http.Request) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

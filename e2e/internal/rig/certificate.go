@@ -23,7 +23,8 @@ type certificate struct {
 	certPEM, keyPEM string // files
 }
 
-// CertificateFiles makes a certificate for 127.0.0.1 and some names in a folder, and returns the files of it and of its key.
+// CertificateFiles makes a certificate for 127.0.0.1 and names in a folder, and returns its file and the file of its
+// key.
 func CertificateFiles(dir string, names ...string) (cert, key string, err error) {
 	c, err := newCertificate(dir, names...)
 	if err != nil {
@@ -32,8 +33,7 @@ func CertificateFiles(dir string, names ...string) (cert, key string, err error)
 	return c.certPEM, c.keyPEM, nil
 }
 
-// newCertificate makes a certificate for 127.0.0.1 and some names as browsers take it for WebTransport: ECDSA, and
-// valid for less than 14 days.
+// newCertificate makes what browsers take for WebTransport: ECDSA, and valid for less than 14 days.
 func newCertificate(dir string, names ...string) (*certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

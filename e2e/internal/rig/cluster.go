@@ -11,10 +11,9 @@ import (
 	"github.com/gyrohq/gyro/broker/postgres/postgrestest"
 )
 
-// nodesOf returns how many nodes each of a rig's servers has: the variable E2E_NODES, 1 by
-// default. A single node has everything in memory. Several nodes are on one Redis, behind a proxy
-// that relays each new connection to the next node. So clients that connect one after the other
-// are on different nodes, and a client that reconnects comes to another node.
+// nodesOf returns how many nodes each server of a rig has: the variable E2E_NODES, 1 by default. A single node has
+// everything in memory. Several are on one Redis, behind a proxy that relays each new connection to the next node: so
+// clients that connect one after the other, and a client that reconnects, come to different nodes.
 func nodesOf() (int, error) {
 	text := os.Getenv("E2E_NODES")
 	if text == "" {
@@ -27,8 +26,8 @@ func nodesOf() (int, error) {
 	return n, nil
 }
 
-// startCluster runs the rig's number of nodes with the suites' configuration on its Redis, behind
-// one address. Clusters with different names do not know each other.
+// startCluster runs nodes with the suites' configuration behind one address. Clusters with different names do not know
+// each other.
 func (r *Rig) startCluster(name string, env ...string) (*Server, error) {
 	env = append([]string{"GYRO_ENGINE_TYPE=redis", "GYRO_ENGINE_REDIS_PREFIX=" + name, "GYRO_ENGINE_REDIS_ADDRESS=" + r.redis.Addr(),
 		"GYRO_MAP_BROKER_TYPE=redis", "GYRO_MAP_BROKER_REDIS_PREFIX=" + name + "-maps", "GYRO_MAP_BROKER_REDIS_ADDRESS=" + r.redis.Addr()}, env...)
@@ -53,7 +52,6 @@ func (r *Rig) startCluster(name string, env ...string) (*Server, error) {
 	return s, nil
 }
 
-// members returns the nodes of a server: itself, if it is no cluster.
 func (s *Server) members() []*Server {
 	if s.process != nil {
 		return []*Server{s}
@@ -64,7 +62,6 @@ func (s *Server) members() []*Server {
 // Nodes returns how many nodes a server has.
 func (s *Server) Nodes() int { return len(s.members()) }
 
-// targets returns the addresses of the nodes of a server.
 func (s *Server) targets() []string {
 	var list []string
 	for _, n := range s.members() {
@@ -73,7 +70,6 @@ func (s *Server) targets() []string {
 	return list
 }
 
-// stopCluster ends the nodes, all at once.
 func (s *Server) stopCluster() {
 	if s.front != nil {
 		s.front.Close()
@@ -89,7 +85,6 @@ func (s *Server) stopCluster() {
 	}
 }
 
-// serve starts one of the rig's servers, a node or a cluster.
 func (r *Rig) serve(name string, env ...string) (*Server, error) {
 	if r.redis == nil {
 		return startConfigured(r.dir, r.tls, env...)
@@ -107,8 +102,7 @@ func (r *Rig) serve(name string, env ...string) (*Server, error) {
 	return r.startCluster(name, env...)
 }
 
-// The brokers over which several nodes publish, beside Redis: the value of the variable E2E_BROKER. NATS keeps no
-// history. Presence is at Redis.
+// The brokers of several nodes: the value of E2E_BROKER. NATS keeps no history. Presence is at Redis.
 const (
 	brokerNATS     = "nats"
 	brokerPostgres = "postgres"
@@ -116,7 +110,6 @@ const (
 
 func on(broker string) bool { return os.Getenv("E2E_BROKER") == broker }
 
-// startEngine starts Redis and the engine of the nodes, if there are several nodes.
 func (r *Rig) startEngine() (err error) {
 	if r.nodes, err = nodesOf(); err != nil || r.nodes == 1 {
 		return err
@@ -133,7 +126,7 @@ func (r *Rig) startEngine() (err error) {
 	return err
 }
 
-// configText returns the configuration of the suites, on NATS without the settings that need history.
+// configText leaves out the settings that need history on NATS.
 func configText() ([]byte, error) {
 	if !on(brokerNATS) {
 		return configFile, nil

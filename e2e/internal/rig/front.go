@@ -13,7 +13,7 @@ import (
 // Front is a load balancer: a program in front of nodes.
 type Front struct{ *process }
 
-// StartFront runs a load balancer, and returns when it listens at the address.
+// StartFront returns when the load balancer listens at the address.
 func StartFront(cmd *exec.Cmd, address string) (*Front, error) {
 	p, err := run(cmd)
 	if err != nil {
@@ -29,10 +29,9 @@ func StartFront(cmd *exec.Cmd, address string) (*Front, error) {
 	return &Front{p}, nil
 }
 
-// Signal sends a signal.
 func (f *Front) Signal(s syscall.Signal) { _ = f.cmd.Process.Signal(s) } // it may have ended already
 
-// Stop ends the load balancer by SIGTERM, and returns when it has ended.
+// Stop ends the load balancer by SIGTERM.
 func (f *Front) Stop() {
 	f.Signal(syscall.SIGTERM)
 	<-f.exited
@@ -41,10 +40,10 @@ func (f *Front) Stop() {
 // Log returns the output of the load balancer so far.
 func (f *Front) Log() string { return f.output.String() }
 
-// Nginx returns the arguments that run nginx with a file in a folder.
+// Nginx returns arguments for a file in a folder.
 func Nginx(dir, file string) []string { return []string{"-p", dir, "-c", file, "-g", "daemon off;"} }
 
-// WholeNginx is a configuration of nginx with the text of its parts events and http.
+// WholeNginx is a configuration with these parts events and http.
 func WholeNginx(events, http string) string {
 	return "error_log /dev/stderr warn;\npid nginx.pid;\nevents {" + events + "}\nhttp {\naccess_log off;\n" + http + "\n}\n"
 }

@@ -32,7 +32,6 @@ type Library struct {
 	http3 *webtransport.Server
 }
 
-// startLibrary serves on a free port of 127.0.0.1, and on another one over HTTP/3.
 func startLibrary(c *certificate) (*Library, error) {
 	node, err := gyro.New(gyro.Config{Handlers: gyro.Handlers{
 		Connecting: func(_ context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
@@ -101,7 +100,6 @@ func rpc(_ context.Context, c *gyro.Client, e gyro.RPCEvent) ([]byte, error) {
 // WS is the address of the WebSocket endpoint.
 func (l *Library) WS() string { return "ws://" + l.Addr + "/connection/websocket" }
 
-// Stop disconnects the clients and ends the server.
 func (l *Library) Stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()

@@ -17,7 +17,6 @@ type NATS struct {
 	s       *server.Server
 }
 
-// StartNATS starts a server on a free port of 127.0.0.1.
 func StartNATS() (*NATS, error) {
 	port, err := FreePort()
 	if err != nil {
@@ -27,7 +26,7 @@ func StartNATS() (*NATS, error) {
 	return n, n.Start()
 }
 
-// StartNATSPair starts two servers of a cluster. The route between them goes through the proxy.
+// StartNATSPair starts a cluster of two, whose route goes through the proxy.
 func StartNATSPair() (pair [2]*NATS, route *Proxy, err error) {
 	for i := range pair {
 		port, err := FreePort()
@@ -49,7 +48,7 @@ func StartNATSPair() (pair [2]*NATS, route *Proxy, err error) {
 // Addr is host:port.
 func (n *NATS) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(n.port)) }
 
-// Start starts a server that was stopped, and returns when it accepts.
+// Start starts a stopped server, and returns when it accepts.
 func (n *NATS) Start() error {
 	s, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: n.port, Cluster: n.cluster, Routes: server.RoutesFromStr(n.routes), NoLog: true, NoSigs: true,
@@ -65,7 +64,6 @@ func (n *NATS) Start() error {
 	return nil
 }
 
-// Stop ends the server, unless it was stopped.
 func (n *NATS) Stop() {
 	if n.s != nil {
 		n.s.Shutdown()
@@ -74,7 +72,7 @@ func (n *NATS) Stop() {
 	}
 }
 
-// Sent returns how many messages, and how many bytes of them, the server has got from its clients and passed on to them. It must run.
+// Sent returns how many messages, and bytes of them, the running server has got from its clients and passed on to them.
 func (n *NATS) Sent() (got, passed, gotBytes, passedBytes int64, err error) {
 	v, err := n.s.Varz(nil)
 	if err != nil {
@@ -83,5 +81,4 @@ func (n *NATS) Sent() (got, passed, gotBytes, passedBytes int64, err error) {
 	return v.InMsgs, v.OutMsgs, v.InBytes, v.OutBytes, nil
 }
 
-// Connections returns how many clients there are.
 func (n *NATS) Connections() int { return n.s.NumClients() }

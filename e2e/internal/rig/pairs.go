@@ -2,18 +2,16 @@ package rig
 
 import "sync"
 
-// pairs has the connections that a proxy relays at present, and imitates the faults of networks on them. Its methods
-// may be called from any goroutine. The zero value has none.
+// pairs has the connections that a proxy relays, and imitates faults of networks on them. Any goroutine may call its
+// methods. The zero value has none.
 type pairs[P relayed] struct {
 	mu   sync.Mutex
 	down bool
 	all  map[P]struct{}
 }
 
-// relayed is a pointer to a connection of a client with the one that it is relayed to.
 type relayed interface {
 	comparable
-	// cut breaks both connections. Bytes under way are lost.
 	cut()
 	// mute discards all bytes of either side from now on, without closing the connections.
 	mute()
@@ -31,8 +29,7 @@ func (p *pairs[P]) Down() {
 // Up takes connections again.
 func (p *pairs[P]) Up() { p.set(false) }
 
-// Mute discards all bytes on the present connections, in either direction, from now on, without closing them. New
-// connections work.
+// Mute discards all bytes on the present connections from now on, without closing them. New connections work.
 func (p *pairs[P]) Mute() { p.each(P.mute) }
 
 func (p *pairs[P]) set(down bool) {

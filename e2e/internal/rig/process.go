@@ -11,7 +11,6 @@ import (
 	"time"
 )
 
-// startTimeout bounds how long a process may take until it answers.
 const startTimeout = 20 * time.Second
 
 // process is a program that the rig runs. It does not outlive the rig.
@@ -35,7 +34,6 @@ func run(cmd *exec.Cmd) (*process, error) {
 	return p, nil
 }
 
-// await polls until the process answers, and kills it if it does not.
 func (p *process) await(answers func() bool) error {
 	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); {
 		if answers() {
@@ -57,10 +55,8 @@ func (p *process) Kill() {
 	<-p.exited
 }
 
-// Exited is closed when the process has ended.
 func (p *process) Exited() <-chan struct{} { return p.exited }
 
-// PID of the process.
 func (p *process) PID() int { return p.cmd.Process.Pid }
 
 // Program is a process that reports its progress in its output.
@@ -82,10 +78,9 @@ func StartProgram(cmd *exec.Cmd, ready string) (*Program, error) {
 	return program, nil
 }
 
-// Printed returns how often the program has printed text so far.
 func (p *Program) Printed(text string) int { return strings.Count(p.output.String(), text) }
 
-// Await waits until the program has printed text so many times since its start.
+// Await waits until the program has printed text so many times.
 func (p *Program) Await(ctx context.Context, text string, times int) error {
 	for {
 		more := p.output.next()
@@ -102,7 +97,6 @@ func (p *Program) Await(ctx context.Context, text string, times int) error {
 	}
 }
 
-// output is the output of a process so far.
 type output struct {
 	mu   sync.Mutex
 	buf  bytes.Buffer
@@ -120,7 +114,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return o.buf.Write(p)
 }
 
-// next returns a channel that is closed when the process writes more.
+// next returns a channel that is closed at the next output.
 func (o *output) next() <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()

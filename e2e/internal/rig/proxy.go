@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Proxy relays TCP connections to a server and can imitate the faults of networks. Its methods may be called from any
-// goroutine.
+// Proxy relays TCP connections to a server and imitates faults of networks. Any goroutine may call its methods.
 type Proxy struct {
 	listener net.Listener
 	targets  []string
@@ -23,15 +22,14 @@ type Proxy struct {
 	delay time.Duration
 }
 
-// pair is a connection of a client and the one to the server that it is relayed to.
 type pair struct {
 	proxy          *Proxy
 	client, server net.Conn
 	muted          atomic.Bool
 }
 
-// NewProxy relays connections from a free port of 127.0.0.1 to targets (host:port) in turn. It
-// skips targets that refuse the connection.
+// NewProxy relays connections from a free port of 127.0.0.1 to targets (host:port) in turn. It skips targets that
+// refuse.
 func NewProxy(targets ...string) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -43,14 +41,13 @@ func NewProxy(targets ...string) (*Proxy, error) {
 	return p, nil
 }
 
-// Addr is the host and port that the proxy takes connections on.
 func (p *Proxy) Addr() string { return p.listener.Addr().String() }
 
-// WS is the address of the server's WebSocket endpoint as seen through the proxy.
+// WS is the server's WebSocket endpoint through the proxy.
 func (p *Proxy) WS() string { return "ws://" + p.Addr() + "/connection/websocket" }
 
-// Freeze keeps back all bytes and the ends of all connections, present and new ones, like a network
-// that has gone silent. Resume passes everything on, as TCP does when the network is back.
+// Freeze keeps back all bytes and the ends of all connections, present and new ones, like a network that has gone
+// silent. Resume passes everything on, as TCP does when the network is back.
 func (p *Proxy) Freeze() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,15 +65,14 @@ func (p *Proxy) Resume() {
 	}
 }
 
-// Delay makes everything that is sent from now on, in either direction, take d longer; 0 ends
-// that. The next bytes of a sender wait until the bytes before them have passed.
+// Delay makes everything from now on, in either direction, take d longer; 0 ends that. The next bytes of a sender wait
+// until the bytes before them have passed.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
 }
 
-// passage waits until bytes may pass.
 func (p *Proxy) passage() {
 	p.mu.Lock()
 	open, delay := p.open, p.delay
@@ -87,11 +83,9 @@ func (p *Proxy) passage() {
 	<-open
 }
 
-// Sent returns how many bytes servers have sent to clients so far, over all connections. Bytes are
-// counted before a client can receive them.
+// Sent counts the bytes of servers to clients, before a client can receive them.
 func (p *Proxy) Sent() int64 { return p.sent.Load() }
 
-// Close breaks all connections and ends the proxy.
 func (p *Proxy) Close() {
 	_ = p.listener.Close() // nothing can be done about it
 	p.Down()
@@ -108,7 +102,6 @@ func (p *Proxy) accept() {
 	}
 }
 
-// dial connects to the next target that accepts.
 func (p *Proxy) dial() (c net.Conn, err error) {
 	for range p.targets {
 		if c, err = net.Dial("tcp", p.targets[int(p.turn.Add(1)-1)%len(p.targets)]); err == nil {
@@ -136,8 +129,7 @@ func (p *Proxy) relay(client net.Conn) {
 	pumps.Wait()
 }
 
-// pump copies until either side ends, and then ends both; count is advanced before
-// the bytes can arrive.
+// pump copies until either side ends, and then ends both; count advances before the bytes can arrive.
 func (c *pair) pump(dst, src net.Conn, count *atomic.Int64) {
 	buf := make([]byte, 16<<10)
 	for {
@@ -168,7 +160,7 @@ func (c *pair) close() {
 
 func (c *pair) mute() { c.muted.Store(true) }
 
-// cut closes both ends with a TCP reset, which discards unsent data.
+// cut resets both ends, which discards unsent data.
 func (c *pair) cut() {
 	for _, end := range []net.Conn{c.client, c.server} {
 		if tcp, ok := end.(*net.TCPConn); ok {

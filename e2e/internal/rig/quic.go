@@ -12,9 +12,9 @@ import (
 	"github.com/quic-go/quic-go/http3"
 )
 
-// quicProxy is a Proxy for QUIC: it relays the connections of clients to the nodes of a server in turn, stream by
-// stream, and fails as networks do. HTTP/3 and WebTransport pass through it unchanged, because streams keep their
-// numbers; it drops datagrams, which Gyro does not use. Its methods may be called from any goroutine.
+// quicProxy is a Proxy for QUIC: it relays connections to the nodes of a server in turn, stream by stream. HTTP/3 and
+// WebTransport pass unchanged, because streams keep their numbers; it drops datagrams, which Gyro does not use. Any
+// goroutine may call its methods.
 type quicProxy struct {
 	listener *quic.Listener
 	nodes    []*Server
@@ -22,21 +22,19 @@ type quicProxy struct {
 	pairs[*quicPair]
 }
 
-// quicPair is a connection of a client and the one to the node that it is relayed to.
 type quicPair struct {
 	client, node *quic.Conn
 	muted        atomic.Bool
 }
 
-// gone is the code that the proxy closes connections with: H3_NO_ERROR.
+// gone closes connections: H3_NO_ERROR.
 const gone = quic.ApplicationErrorCode(http3.ErrCodeNoError)
 
 func quicConfig() *quic.Config {
 	return &quic.Config{EnableDatagrams: true, EnableStreamResetPartialDelivery: true} // WebTransport needs them
 }
 
-// newQUICProxy relays connections from a free port of 127.0.0.1, which has that certificate, to the
-// public ports of nodes.
+// newQUICProxy relays connections from a free port of 127.0.0.1 to the public ports of nodes.
 func newQUICProxy(certificate tls.Certificate, nodes []*Server) (*quicProxy, error) {
 	l, err := quic.ListenAddr("127.0.0.1:0", http3.ConfigureTLSConfig(&tls.Config{Certificates: []tls.Certificate{certificate}}), quicConfig())
 	if err != nil {
@@ -47,10 +45,8 @@ func newQUICProxy(certificate tls.Certificate, nodes []*Server) (*quicProxy, err
 	return p, nil
 }
 
-// Addr is the host and port that the proxy takes connections on.
 func (p *quicProxy) Addr() string { return p.listener.Addr().String() }
 
-// Close closes all connections and ends the proxy.
 func (p *quicProxy) Close() {
 	_ = p.listener.Close() // nothing can be done about it
 	p.Down()
@@ -66,7 +62,7 @@ func (p *quicProxy) accept() {
 	}
 }
 
-// next returns the node for a connection: the next one that has not exited.
+// next returns the next node that has not exited.
 func (p *quicProxy) next() (*Server, error) {
 	for range p.nodes {
 		node := p.nodes[int(p.turn.Add(1)-1)%len(p.nodes)]
@@ -79,8 +75,8 @@ func (p *quicProxy) next() (*Server, error) {
 	return nil, net.ErrClosed
 }
 
-// relay serves a client's connection. It ends when one of the two connections does, or when the node exits, because
-// QUIC itself would learn of that late.
+// relay serves a client's connection until one of the two ends, or the node exits, of which QUIC itself would learn
+// late.
 func (p *quicProxy) relay(client *quic.Conn) {
 	defer client.CloseWithError(gone, "") //nolint:errcheck // it may be closed already
 	node, err := p.next()
@@ -130,8 +126,7 @@ func (c *quicPair) close() {
 	}
 }
 
-// relayStreams relays the streams of both directions that one side opens. They get their numbers in the order of their
-// opening.
+// relayStreams relays the bidirectional streams of one side. They get their numbers in the order of their opening.
 func (c *quicPair) relayStreams(from, to *quic.Conn) {
 	for {
 		s, err := from.AcceptStream(from.Context())
@@ -147,7 +142,6 @@ func (c *quicPair) relayStreams(from, to *quic.Conn) {
 	}
 }
 
-// relayUniStreams relays the streams of one direction that one side opens.
 func (c *quicPair) relayUniStreams(from, to *quic.Conn) {
 	for {
 		s, err := from.AcceptUniStream(from.Context())
@@ -172,8 +166,7 @@ type receiver interface {
 	CancelRead(code quic.StreamErrorCode)
 }
 
-// pump copies a stream until either side ends it, and then ends it for the other side in the same
-// way.
+// pump copies a stream until either side ends it, and ends it for the other side in the same way.
 func (c *quicPair) pump(dst sender, src receiver) {
 	buf := make([]byte, 16<<10)
 	for {
@@ -199,7 +192,6 @@ func (c *quicPair) pump(dst sender, src receiver) {
 	}
 }
 
-// codeOf returns the code of the other side for the end of a stream.
 func codeOf(err error) quic.StreamErrorCode {
 	if e, ok := errors.AsType[*quic.StreamError](err); ok {
 		return e.ErrorCode

@@ -9,13 +9,13 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/need"
 )
 
-// Redis is a process of redis-server that writes no data to disk.
+// Redis is a redis-server that writes nothing to disk.
 type Redis struct {
 	*process
 	addr string
 }
 
-// StartRedis starts redis-server on a free port of 127.0.0.1 and returns when it accepts.
+// StartRedis starts one on a free port of 127.0.0.1.
 func StartRedis(dir string) (*Redis, error) {
 	bin, err := need.Path("redis-server")
 	if err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/gyrohq/gyro/broker/postgres/postgrestest"
 )
 
-// Rig is everything that a suite needs. Suites in other languages use its proxies over HTTP:
-// POST /proxies?to=main|brisk makes one and answers {"id", "url"}, with &for=streams one to
-// Server.Streams, which may be to=library too, with &for=webtransport a quicProxy; POST /proxies/ID/cut|down|up|mute calls its
-// method; GET /proxies/ID/sent answers Proxy.Sent. POST /nodes/INDEX/kill kills a node of Main.
+// Rig is everything that a suite needs. Suites in other languages use its proxies over HTTP: POST /proxies?to=main|brisk
+// makes one and answers {"id", "url"}, with &for=streams one to Server.Streams, which may be to=library too, with
+// &for=webtransport a quicProxy; POST /proxies/ID/cut|down|up|mute calls its method; GET /proxies/ID/sent answers
+// Proxy.Sent. POST /nodes/INDEX/kill kills a node of Main.
 type Rig struct {
 	// Main is the server with config.json. Brisk has the same, and a ping every three seconds.
 	Main, Brisk *Server
@@ -40,7 +40,6 @@ type Rig struct {
 	proxies []proxy
 }
 
-// proxy is a Proxy or a quicProxy.
 type proxy interface {
 	Addr() string
 	Cut()
@@ -50,7 +49,6 @@ type proxy interface {
 	Close()
 }
 
-// Start sets everything up.
 func Start() (*Rig, error) {
 	r := &Rig{}
 	if err := r.start(); err != nil {
@@ -94,8 +92,7 @@ func (r *Rig) start() (err error) {
 	return r.serveControl()
 }
 
-// withTLS reports whether the ports for clients have TLS and HTTP/3: the variable E2E_TLS is "true"
-// then. The API has a port of its own, without TLS.
+// withTLS: with E2E_TLS=true the ports for clients have TLS and HTTP/3. The API has a port of its own, without TLS.
 func withTLS() bool { return os.Getenv("E2E_TLS") == "true" }
 
 func (r *Rig) serveControl() error {
@@ -145,7 +142,7 @@ func (r *Rig) Stop() {
 	Clean()
 }
 
-// Env describes the rig to a suite in another language: E2E_RIG is a JSON object.
+// Env describes the rig to other languages: E2E_RIG is a JSON object.
 func (r *Rig) Env() []string {
 	var apis []string
 	for _, addr := range r.Main.targets() {
@@ -169,7 +166,6 @@ func (r *Rig) Env() []string {
 	return []string{"E2E_RIG=" + string(text), "NO_PROXY=127.0.0.1,localhost", "no_proxy=127.0.0.1,localhost"}
 }
 
-// Logs returns the logs of the servers, for a suite that failed.
 func (r *Rig) Logs() string {
 	var b strings.Builder
 	for _, s := range []*Server{r.Main, r.Brisk} {
@@ -197,8 +193,7 @@ func (r *Rig) proxyQUIC(to *Server) (*quicProxy, error) {
 	return p, err
 }
 
-// addrQUIC returns where WebTransport clients of a server connect: to a cluster through a proxy, to
-// the next node each time.
+// addrQUIC returns where WebTransport clients connect: to a cluster through a proxy, to the next node each time.
 func (r *Rig) addrQUIC(s *Server) (string, error) {
 	if s.process != nil {
 		return s.Public, nil
@@ -210,7 +205,6 @@ func (r *Rig) addrQUIC(s *Server) (string, error) {
 	return p.Addr(), nil
 }
 
-// keep keeps a proxy until Stop.
 func (r *Rig) keep(p proxy) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -247,7 +241,6 @@ func (r *Rig) createProxy(w http.ResponseWriter, req *http.Request) {
 	fmt.Fprintf(w, `{"id":"%d","url":%q}`, id, fmt.Sprintf(format, p.Addr()))
 }
 
-// named returns the proxy whose ID is in the path of a request, or nil.
 func (r *Rig) named(req *http.Request) proxy {
 	id, err := strconv.Atoi(req.PathValue("id"))
 	r.mu.Lock()
@@ -277,7 +270,6 @@ func (r *Rig) actOnProxy(w http.ResponseWriter, req *http.Request) {
 	http.NotFound(w, req)
 }
 
-// killNode kills a node of the cluster Main.
 func (r *Rig) killNode(w http.ResponseWriter, req *http.Request) {
 	i, err := strconv.Atoi(req.PathValue("index"))
 	if err != nil || i < 0 || i >= len(r.Main.nodes) {

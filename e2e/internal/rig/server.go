@@ -1,5 +1,5 @@
 // Package rig sets up the servers for the end-to-end suites of all languages: the built server, a program that uses the
-// library, and TCP proxies that can cut or silence connections.
+// library, and proxies that fail as networks do.
 package rig
 
 import (
@@ -24,7 +24,6 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/porttest"
 )
 
-// Secrets of the servers; see config.json.
 const (
 	TokenSecret = "e2e-token-secret"
 	APIKey      = "e2e-api-key"
@@ -33,11 +32,10 @@ const (
 //go:embed config.json
 var configFile []byte
 
-// builtIn is the folder that Binary has made, empty if it has made none.
 var builtIn string
 
-// Binary returns the path of the server: E2E_GYRO, or a build of the working tree, which is made
-// once per process and removed by Clean and Rig.Stop.
+// Binary returns the path of the server: E2E_GYRO, or a build of the working tree, made once per process and removed by
+// Clean and Rig.Stop.
 var Binary = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv("E2E_GYRO"); path != "" {
 		_, err := os.Stat(path)
@@ -56,14 +54,14 @@ var Binary = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// Clean removes the binary that Binary has built. Rig.Stop calls it.
+// Clean removes what Binary has built. Rig.Stop calls it.
 func Clean() {
 	if builtIn != "" {
 		_ = os.RemoveAll(builtIn) // if it fails, the folder stays in the folder of temporary files
 	}
 }
 
-// Run runs the tests of a package, and returns the status for os.Exit. It removes the binary that they used.
+// Run runs the tests of a package, and returns the status for os.Exit. It calls Clean.
 func Run(m *testing.M) int {
 	defer Clean()
 	return m.Run()
@@ -71,15 +69,14 @@ func Run(m *testing.M) int {
 
 // Server is a running process of the binary, or a cluster of them.
 type Server struct {
-	// Addr is host:port of its HTTP listener; of a cluster, host:port of the proxy in front of it.
+	// Addr is host:port of its HTTP listener; of a cluster, of the proxy in front of it.
 	Addr string
 	Port int // of Addr; 0 for a cluster
-	// Public is host:port of its listener for clients: Addr, unless Addr has TLS. A cluster has none.
+	// Public is host:port for clients: Addr, unless Addr has TLS. A cluster has none.
 	Public string
-	// UniGRPC is host:port of its listener for one-way gRPC clients, if the rig has started it; of a cluster, of its
-	// first node.
+	// UniGRPC is host:port for one-way gRPC clients, if the rig has started it; of a cluster, of its first node.
 	UniGRPC string
-	// GRPCAPI is host:port of the listener of the gRPC API, likewise.
+	// GRPCAPI is host:port of the gRPC API, likewise.
 	GRPCAPI string
 
 	*process // nil for a cluster
@@ -89,8 +86,7 @@ type Server struct {
 	balancer *balancer
 }
 
-// StartServer runs the binary with these arguments and further environment
-// variables on a port of 127.0.0.1, and returns when the server answers there.
+// StartServer runs the binary on a port of 127.0.0.1, and returns when it answers.
 func StartServer(port int, args, env []string) (*Server, error) {
 	s, err := Launch(port, args, env)
 	if err != nil {
@@ -107,7 +103,7 @@ func StartServer(port int, args, env []string) (*Server, error) {
 	return s, nil
 }
 
-// Launch is StartServer without the wait for an answer.
+// Launch is StartServer without the wait.
 func Launch(port int, args, env []string) (*Server, error) {
 	bin, err := Binary()
 	if err != nil {
@@ -119,8 +115,7 @@ func Launch(port int, args, env []string) (*Server, error) {
 // LaunchProgram is Launch with another build of the server.
 func LaunchProgram(bin string, port int, args, env []string) (*Server, error) {
 	cmd := exec.Command(bin, args...)
-	// A binary that was built with the race detector ends at the first race, so that the
-	// suites notice it.
+	// A binary with the race detector ends at the first race, so that the suites notice.
 	cmd.Env = append(append(os.Environ(), "GORACE=halt_on_error=1", "GYRO_SHUTDOWN_DELAY=-1s"), env...)
 	p, err := run(cmd)
 	if err != nil {
@@ -132,8 +127,8 @@ func LaunchProgram(bin string, port int, args, env []string) (*Server, error) {
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// startConfigured runs the binary with the suites' configuration on free ports. With a certificate,
-// the port for clients has TLS and HTTP/3.
+// startConfigured runs the binary with the suites' configuration on free ports. With a certificate, the port for clients
+// has TLS and HTTP/3.
 func startConfigured(dir string, c *certificate, env ...string) (*Server, error) {
 	file := filepath.Join(dir, "config.json")
 	text, err := configText()
@@ -196,7 +191,6 @@ func (s *Server) StopWithin(limit time.Duration) {
 
 func (s *Server) terminate() { _ = s.cmd.Process.Signal(syscall.SIGTERM) } // it may have ended already
 
-// Log returns the log of the server so far.
 func (s *Server) Log() string {
 	if s.process != nil {
 		return s.output.String()
@@ -208,8 +202,8 @@ func (s *Server) Log() string {
 	return b.String()
 }
 
-// Streams is host:port for HTTP streams and emulation requests; of a cluster, host:port of a load balancer, which sends
-// each emulation request to another node than the one with the stream.
+// Streams is host:port for HTTP streams and emulation requests; of a cluster, of a load balancer, which sends no
+// emulation request to the node with the stream.
 func (s *Server) Streams() string {
 	if s.balancer != nil {
 		return s.balancer.addr()
@@ -217,7 +211,6 @@ func (s *Server) Streams() string {
 	return s.Addr
 }
 
-// WS is the address of the WebSocket endpoint.
 func (s *Server) WS() string { return "ws://" + s.Addr + "/connection/websocket" }
 
 // API calls a method of the server API, as Call does.
@@ -225,8 +218,7 @@ func (s *Server) API(ctx context.Context, method string, params, result any) err
 	return Call(ctx, http.DefaultClient, s.Addr, method, params, result)
 }
 
-// Call calls a method of the server API at addr, host:port, and decodes the result into result
-// unless that is nil. An error of the API is an *APIError.
+// Call calls a method of the server API at addr, host:port. result may be nil. An error of the API is an *APIError.
 func Call(ctx context.Context, client *http.Client, addr, method string, params, result any) error {
 	body, err := json.Marshal(params)
 	if err != nil {
@@ -267,7 +259,6 @@ func Call(ctx context.Context, client *http.Client, addr, method string, params,
 	return json.Unmarshal(answer.Result, result)
 }
 
-// APIError is an error of the server API.
 type APIError struct {
 	Code    int
 	Message string

@@ -14,40 +14,32 @@ import (
 	"github.com/gyrohq/gyro/internal/wsclient"
 )
 
-// orders keeps the commands that nodes were given for clients of other nodes. Each command is for another user, and
-// each user has one connection.
+// orders keeps the commands that nodes got for clients of other nodes. Each is for another user with one connection.
 type orders struct {
-	mu   sync.Mutex
-	open []*order // not both answered and carried out yet
-	last int
-	// over is set once no command may be carried out any more.
+	mu     sync.Mutex
+	open   []*order // not both answered and carried out yet
+	last   int
 	over   bool
 	counts Orders
 }
 
-// Orders counts commands in a span of time.
 type Orders struct {
-	// Acknowledged and Failed count the answers.
 	Acknowledged, Failed int
-	// Done counts the commands that were carried out, Void the commands whose client was lost before.
+	// Done counts executed commands, Void commands whose client was lost before.
 	Done, Void int
-	// Wrong has the acknowledged commands that were not carried out, and commands that were
-	// carried out after the end.
+	// Wrong has acknowledged commands that were not executed, and commands that were executed after the end.
 	Wrong []string
 }
 
-// order is one command.
 type order struct {
 	text    string
 	visitor *visitor
-	// by is the node that got the command, and life how often it had died before. A node that dies
-	// forgets which nodes it has not told yet.
+	// by is the node that got the command, life how often it had died before. A node that dies forgets whom it has not
+	// told yet.
 	by, life int
-	// err is the answer, once answered is set.
 	answered time.Time
 	err      error
-	// happened is when the command was carried out, or, with void, when the client lost its
-	// connection.
+	// happened is when the command was executed, or, with void, when the client lost its connection.
 	happened time.Time
 	void     bool
 }
@@ -60,8 +52,7 @@ const (
 	codeDismissed    = 4501 // of a disconnect by a commander
 )
 
-// verbs are the commands that commanders give: their parameters, and whether a push shows that
-// the command was carried out.
+// verbs are the commands: their parameters, and whether a push shows that they were executed.
 var verbs = []struct {
 	name   string
 	params func(user string) map[string]any
@@ -78,7 +69,6 @@ var verbs = []struct {
 	}, func(r *reply) bool { return r.Push.Subscribe != nil }},
 }
 
-// command starts the commanders.
 func (s *Stand) command(work *sync.WaitGroup) {
 	addrs := rotated(s.Nodes, 0)
 	for range s.opts.Commanders {
@@ -91,7 +81,7 @@ func (s *Stand) command(work *sync.WaitGroup) {
 	}
 }
 
-// order connects a user to one node and gives another node a command for the user.
+// order connects a user to one node and gives another node a command for it.
 func (s *Stand) order(addrs []string) {
 	s.still.RLock()
 	defer s.still.RUnlock()
@@ -127,7 +117,6 @@ func (s *Stand) order(addrs []string) {
 	}
 }
 
-// add begins an order and names its user.
 func (b *orders) add() (*order, string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,7 +126,6 @@ func (b *orders) add() (*order, string) {
 	return o, fmt.Sprintf("u%d", b.last)
 }
 
-// forget removes an order whose command was not given.
 func (b *orders) forget(o *order) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,7 +136,6 @@ func (b *orders) drop(o *order) {
 	b.open = slices.DeleteFunc(b.open, func(other *order) bool { return other == o })
 }
 
-// answered notes the node's answer.
 func (b *orders) answered(o *order, err error, clock string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -163,7 +150,6 @@ func (b *orders) answered(o *order, err error, clock string) {
 	b.close(o)
 }
 
-// happened notes that an order was carried out, or, with void, that its client is gone.
 func (b *orders) happened(o *order, void bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -174,7 +160,6 @@ func (b *orders) happened(o *order, void bool) {
 	b.close(o)
 }
 
-// close ends an order that is both answered and carried out.
 func (b *orders) close(o *order) {
 	if o.answered.IsZero() || o.happened.IsZero() {
 		return
@@ -191,8 +176,7 @@ func (b *orders) close(o *order) {
 	}
 }
 
-// owed returns the acknowledged orders that are not carried out, except orders of nodes that have died since: life
-// returns how often a node died.
+// owed returns acknowledged orders that were not executed, except orders of nodes that have died since.
 func (b *orders) owed(life func(node int) int) (texts []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -204,14 +188,13 @@ func (b *orders) owed(life func(node int) int) (texts []string) {
 	return texts
 }
 
-// end declares it wrong to carry out an order from now on.
+// end makes it wrong to execute an order from now on.
 func (b *orders) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.over = true
 }
 
-// read returns the counts.
 func (b *orders) read() Orders {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -11,25 +11,24 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// endLimit bounds how long it may take, once all nodes are fit again, until acknowledged commands
-// are carried out and presence lists are right. It is well below the TTL of a presence entry, so
-// that expiration cannot make a list right.
+// endLimit bounds the time, once all nodes are fit again, until acknowledged commands are executed and presence lists
+// are right. It is well below the TTL of a presence entry, so expiration cannot make a list right.
 const endLimit = 20 * time.Second
 
-// Outcome has the faults of commands, presence and history that remain once all faults of the cluster have ended.
+// Outcome has the faults that remain once all faults of the cluster have ended.
 type Outcome struct {
 	Orders
-	// Back is how long it took until all subscribers received publications again.
+	// Back is how long it took until all subscribers got publications again.
 	Back time.Duration
 	// Stays is how many guests came, and Presence the faults in the lists of guests.
 	Stays    int
 	Presence []string
-	// Streams are publications that histories hold twice.
+	// Streams are publications that histories have twice.
 	Streams []string
 }
 
-// End waits, once all faults of the cluster have ended, until acknowledged commands are carried out and presence lists
-// are right, and returns the remaining faults. It can be called once: visitors neither come nor go afterwards.
+// End waits, once all faults of the cluster have ended, and returns the remaining faults. It can be called once:
+// visitors neither come nor go afterwards.
 func (s *Stand) End() Outcome {
 	s.tb.Helper()
 	start := time.Now()
@@ -55,24 +54,22 @@ func (s *Stand) End() Outcome {
 	return v
 }
 
-// KillNode kills node i.
 func (s *Stand) KillNode(i int) {
 	s.Nodes[i].Kill()
 	s.reception.died(i)
 }
 
-// WentBack notes that Redis has older data than before. A presence entry that was removed since
-// may be there again until it expires: no client is left that would remove it.
+// WentBack notes that Redis has older data. A removed presence entry may be there again until it expires: no client is
+// left that would remove it.
 func (s *Stand) WentBack() { s.reception.wentBack() }
 
-// CutSDKs breaks the connections of the SDKs.
 func (s *Stand) CutSDKs() {
 	for _, p := range s.relays {
 		p.Cut()
 	}
 }
 
-// twice reads the history of all channels and returns the numbers that one of them holds twice.
+// twice returns the numbers that a history has twice.
 func (s *Stand) twice() (wrong []string) {
 	if s.opts.AtMostOnce {
 		return nil

@@ -12,7 +12,6 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// rooms is how many channels guests come to.
 const rooms = 3
 
 // reception keeps the guests of each room, a channel with presence.
@@ -22,29 +21,24 @@ type reception struct {
 	deaths map[int]int      // of nodes
 }
 
-// stay of a client in a room.
 type stay struct {
 	room string
 	node int
 	life int // how often the node had died before
-	// left is zero while the client is there.
 	left time.Time
 	how  string
-	// excused is set if Redis went back to older data after the client had left: then the
-	// presence entry may be there again until it expires.
+	// excused: Redis went back after the client had left, so the presence entry may be there until it expires.
 	excused bool
 }
 
 func room(i int) string { return fmt.Sprintf("room:%d", i) }
 
-// life returns how often a node has died.
 func (r *reception) life(node int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.deaths[node]
 }
 
-// arrived notes a client that is about to be present.
 func (r *reception) arrived(id, room string, node, life int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,7 +48,6 @@ func (r *reception) arrived(id, room string, node, life int) {
 	r.stays[id] = &stay{room: room, node: node, life: life}
 }
 
-// left notes that a client has left, and how.
 func (r *reception) left(id, how string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,7 +56,7 @@ func (r *reception) left(id, how string) {
 	}
 }
 
-// died notes that a node died. It cannot remove the presence entries of its clients any more.
+// died: a dead node cannot remove the presence entries of its clients.
 func (r *reception) died(node int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,7 +66,6 @@ func (r *reception) died(node int) {
 	r.deaths[node]++
 }
 
-// wentBack notes that the entries of clients that have left may be there again.
 func (r *reception) wentBack() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,7 +74,7 @@ func (r *reception) wentBack() {
 	}
 }
 
-// compare returns the faults in a room's list of present clients.
+// compare returns the faults in a room's presence.
 func (r *reception) compare(room string, present map[string]struct{}, clock func(time.Time) string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,7 +97,6 @@ func (r *reception) compare(room string, present map[string]struct{}, clock func
 	return wrong
 }
 
-// receive starts the guests.
 func (s *Stand) receive(work *sync.WaitGroup) {
 	addrs := rotated(s.Nodes, 0)
 	for range s.opts.Guests {
@@ -117,7 +108,6 @@ func (s *Stand) receive(work *sync.WaitGroup) {
 	}
 }
 
-// guest comes once, stays for a while and leaves.
 func (s *Stand) guest(addrs []string) {
 	node, ch := rand.IntN(len(addrs)), room(rand.IntN(rooms))
 	v := s.enter(addrs[node], ch, node)
@@ -145,7 +135,7 @@ func (s *Stand) guest(addrs []string) {
 	s.reception.left(v.id, "connection closed")
 }
 
-// enter lets a guest come. It returns nil if the guest could not connect or subscribe.
+// enter returns nil if the guest could not connect or subscribe.
 func (s *Stand) enter(addr, ch string, node int) *visitor {
 	s.still.RLock()
 	defer s.still.RUnlock()
@@ -163,8 +153,8 @@ func (s *Stand) enter(addr, ch string, node int) *visitor {
 	return v
 }
 
-// present waits, at most for the limit, until all nodes list exactly the guests of each room, and returns the remaining
-// faults. The caller has locked s.still.
+// present waits until all nodes list exactly the guests of each room, and returns the remaining faults. The caller has
+// locked s.still.
 func (s *Stand) present(limit time.Duration) (wrong []string) {
 	wait.Within(limit, func() bool { wrong = s.missingGuests(); return len(wrong) == 0 })
 	return wrong

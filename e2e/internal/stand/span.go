@@ -19,27 +19,22 @@ type Span struct {
 	account.Counts
 	Answers account.Answers
 	Maps    atlas.Counts
-	// Health of each node.
-	Health []Health
-	// Back is how long it took after the fault until all subscribers received publications again.
+	Health  []Health
+	// Back is the time from the fault until all subscribers got publications again.
 	Back time.Duration
-	// Ends counts how connections of subscribers ended.
 	Ends map[string]int
-	// Failures are events that must not happen to a client or publisher, 20 at most.
+	// Failures must not happen to a client or publisher; 20 at most.
 	Failures []string
-	// Evidence says when and where a publication was lost or came twice, 20 times at most.
+	// Evidence says when and where a publication was lost or came twice; 20 at most.
 	Evidence []string
 }
 
-// Begin starts a span.
 func (s *Stand) Begin() {
 	s.collect()
 }
 
-// Peek returns the counts of the span so far.
 func (s *Stand) Peek() account.Counts { return s.count(false) }
 
-// count adds up the books. With anew it sets them to zero.
 func (s *Stand) count(anew bool) account.Counts {
 	var sum account.Counts
 	for _, books := range s.books {
@@ -50,7 +45,6 @@ func (s *Stand) count(anew bool) account.Counts {
 	return sum
 }
 
-// collect ends a span and begins the next one.
 func (s *Stand) collect() Span {
 	span := Span{Counts: s.count(true), Answers: s.answers.Begin()}
 	for _, w := range s.watches {
@@ -65,9 +59,8 @@ func (s *Stand) collect() Span {
 	return span
 }
 
-// Recovered waits, once a fault has ended, until all nodes are fit, all publishers and subscribers
-// go on, and no node has more goroutines and descriptors than before the first fault. Then it ends
-// the span.
+// Recovered waits, once a fault has ended, until all nodes are fit, all publishers and subscribers go on, and no node
+// has more goroutines and descriptors than before. Then it ends the span.
 func (s *Stand) Recovered() Span {
 	s.tb.Helper()
 	start := time.Now()
@@ -100,8 +93,7 @@ func (s *Stand) Unfit(i int) {
 	s.await(fmt.Sprintf("503 of node %d", i), func() bool { return s.watches[i].says() != fit })
 }
 
-// Flow waits until all subscribers have received publications that were published after the call, and a change of each map
-// that was made after the call was acknowledged.
+// Flow waits until all subscribers have publications, and each map has an acknowledged change, from after the call.
 func (s *Stand) Flow() {
 	s.tb.Helper()
 	changed := s.atlas.Changed()
@@ -109,7 +101,6 @@ func (s *Stand) Flow() {
 	s.await("a change of each map", changed)
 }
 
-// AllAt waits until all subscribers are subscribed at node i.
 func (s *Stand) AllAt(i int) {
 	s.tb.Helper()
 	s.await(fmt.Sprintf("all subscribers at node %d", i), func() bool {
@@ -133,7 +124,6 @@ func (s *Stand) Failing(text string) {
 	})
 }
 
-// usage of a node.
 type usage struct{ goroutines, descriptors int }
 
 // How much more a node may use at times: for requests of publishers and watches.
@@ -142,8 +132,7 @@ const (
 	descriptorSlack = 15
 )
 
-// released tells whether no node uses more than at the beginning, or than at the first call after
-// its restart.
+// released tells whether no node uses more than at the beginning, or at the first call after its restart.
 func (s *Stand) released() bool {
 	visitors := int(s.visitors.Load())
 	for i := range s.Nodes {
@@ -159,7 +148,7 @@ func (s *Stand) released() bool {
 	return true
 }
 
-// moved returns how many subscribers may be at node i that did not begin there.
+// moved counts the subscribers at node i that did not begin there.
 func (s *Stand) moved(i int) int {
 	n := s.atlas.Clients()
 	for k, c := range s.subscribers {
@@ -170,7 +159,6 @@ func (s *Stand) moved(i int) int {
 	return n
 }
 
-// use returns how many goroutines and descriptors a node uses.
 func (s *Stand) use(i int) usage {
 	s.tb.Helper()
 	node := s.Nodes[i]

@@ -1,6 +1,6 @@
 // Package stand runs a cluster for tests of faults, and records the view of its clients: subscribers check every
-// publication of a numbered sequence, publishers repeat publications that were not acknowledged, and watches ask the
-// nodes for their health.
+// publication of a numbered sequence, publishers repeat what was not acknowledged, and watches ask the nodes for their
+// health.
 package stand
 
 import (
@@ -26,34 +26,28 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// Options of a stand.
 type Options struct {
-	// Nodes is how many run, and Config the configuration file of each.
 	Nodes  int
 	Config string
-	// Subscribers is how many there are, spread over nodes and channels. SDKs is how many clients
-	// of the public SDK there are in addition.
+	// Subscribers are spread over nodes and channels. SDKs are clients of the public SDK in addition.
 	Subscribers, SDKs int
-	// Channels is how many channels there are. Each has a publisher, which waits Every between
-	// publications.
-	Channels int
-	Every    time.Duration
-	// AnswerLimit is how long an answer of the server API may take.
+	// Channels have a publisher each, which waits Every between publications.
+	Channels    int
+	Every       time.Duration
 	AnswerLimit time.Duration
-	// Namespace of the channels. Their subscriptions are recoverable, unless AtMostOnce is set:
-	// then publications may be lost.
+	// Namespace of the channels. Subscriptions are recoverable, unless AtMostOnce is set: then publications may be lost.
 	Namespace  string
 	AtMostOnce bool
-	// Mixed: the publishers of every other channel use no idempotency keys, the others publish
-	// some numbers twice, and half of the subscribers of streams take patches (delta).
+	// Mixed: the publishers of every other channel use no idempotency keys, the others publish some numbers twice, and
+	// half of the subscribers take patches (delta).
 	Mixed bool
 	// Env returns environment variables for node i; nil for none.
 	Env func(i int) []string
-	// Guests is how many clients at a time come to channels "room:N", which have presence, and
-	// leave. Commanders is how many at a time give commands to clients in channels "plain:N".
+	// Guests come to channels "room:N", which have presence, and leave. Commanders give commands to clients in channels
+	// "plain:N". Both count at a time.
 	Guests, Commanders int
-	// Maps is how many channels "map:N" there are, each with a writer and, beside it, a channel "brief:N" whose
-	// entries expire. MapSubscribers is how many clients subscribe to one of the two.
+	// Maps is how many channels "map:N" there are, each with a writer and, beside it, a channel "brief:N" whose entries
+	// expire. MapSubscribers follow one of the two.
 	Maps, MapSubscribers int
 }
 
@@ -75,13 +69,12 @@ type Stand struct {
 	reception   reception
 	orders      orders
 	atlas       *atlas.Atlas
-	// still is locked while no visitor may come or go. visitors is their number.
+	// still is locked while no visitor may come or go.
 	still    sync.RWMutex
 	visitors atomic.Int32
-	// books of the subscribers of each channel.
-	books   [][]*account.Book
-	answers account.Recorder
-	watches []*watch
+	books    [][]*account.Book
+	answers  account.Recorder
+	watches  []*watch
 
 	mu       sync.Mutex
 	began    time.Time
@@ -92,14 +85,12 @@ type Stand struct {
 	idle []usage
 }
 
-// patience bounds how long the cluster may take to recover after a fault has ended.
 const patience = time.Minute
 
-// Use reports failures to tb from now on, which may be a subtest of the test that New got.
+// Use reports failures to tb, such as a subtest, from now on.
 func (s *Stand) Use(tb testing.TB) { s.tb = tb }
 
-// New starts everything. It returns when all clients are subscribed and receive publications. The
-// stand ends with the test.
+// New returns when all clients are subscribed and receive publications. The stand ends with the test.
 func New(tb testing.TB, opts Options) *Stand {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -156,13 +147,12 @@ func (s *Stand) start(i, port int, by func(port int, args, env []string) (*rig.S
 	return node
 }
 
-// Restart starts a killed node again at its address.
 func (s *Stand) Restart(i int) {
 	s.tb.Helper()
 	s.Nodes[i], s.idle[i] = s.start(i, s.Nodes[i].Port, rig.StartServer), usage{}
 }
 
-// Launch starts a killed node again at its address, and does not wait for it.
+// Launch is Restart without the wait.
 func (s *Stand) Launch(i int) {
 	s.tb.Helper()
 	s.Nodes[i], s.idle[i] = s.start(i, s.Nodes[i].Port, rig.Launch), usage{}
@@ -220,7 +210,6 @@ func (s *Stand) subscribe(work *sync.WaitGroup) {
 	})
 }
 
-// changeMaps starts the clients of maps, and then the writers.
 func (s *Stand) changeMaps(work *sync.WaitGroup) {
 	s.tb.Helper()
 	s.atlas = atlas.New(atlas.Options{
@@ -232,7 +221,6 @@ func (s *Stand) changeMaps(work *sync.WaitGroup) {
 	s.atlas.Write(s.ctx, work)
 }
 
-// rotated returns the addresses of nodes, beginning with number i.
 func rotated(nodes []*rig.Server, i int) []string {
 	var addrs []string
 	for k := range nodes {
@@ -263,13 +251,12 @@ func (s *Stand) publish(work *sync.WaitGroup) {
 	}
 }
 
-// open begins a book.
 func (s *Stand) open(b *account.Book, channel int, owner string) {
 	b.Owner, b.Ledger, b.Lossy = owner, s.ledgers[channel], s.opts.AtMostOnce
 	b.Evidence = func(what string) { s.prove(owner + ": " + what) }
 }
 
-// text returns the text that the publications of a channel have in common.
+// text is common to the publications of a channel.
 func (s *Stand) text(channel int) string {
 	if !s.opts.Mixed {
 		return ""
@@ -277,7 +264,6 @@ func (s *Stand) text(channel int) string {
 	return strings.Repeat(s.channel(channel)+" tells it, ", 20)
 }
 
-// check returns the function that checks the payloads of a channel.
 func (s *Stand) check(channel int) func(account.Payload) error {
 	base := s.text(channel)
 	return func(p account.Payload) error {
@@ -297,7 +283,6 @@ func (s *Stand) clock(at time.Time) string {
 	return fmt.Sprintf("%+.2fs", at.Sub(s.began).Seconds())
 }
 
-// prove keeps the evidence that a publication was lost or came twice.
 func (s *Stand) prove(what string) {
 	what = s.Clock() + " " + what
 	s.mu.Lock()
@@ -307,7 +292,6 @@ func (s *Stand) prove(what string) {
 	}
 }
 
-// failed keeps an event that must not happen to a client.
 func (s *Stand) failed(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -316,7 +300,6 @@ func (s *Stand) failed(what string) {
 	}
 }
 
-// ended counts how connections end.
 func (s *Stand) ended(how string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -326,7 +309,6 @@ func (s *Stand) ended(how string) {
 	s.ends[how]++
 }
 
-// await polls until done returns true.
 func (s *Stand) await(what string, done func() bool) {
 	s.tb.Helper()
 	so := false
@@ -336,14 +318,12 @@ func (s *Stand) await(what string, done func() bool) {
 	}
 }
 
-// hopeless tells whether a client has failed.
 func (s *Stand) hopeless() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.failures) > 0
 }
 
-// state describes nodes and clients, for the message of a failure.
 func (s *Stand) state() string {
 	out := ""
 	for i, w := range s.watches {
@@ -378,7 +358,6 @@ func (s *Stand) state() string {
 		behind, away, s.answers.Peek(), s.failures)
 }
 
-// caughtUp waits until every subscriber has the number that is acknowledged next, or a later one.
 func (s *Stand) caughtUp(what string) {
 	s.tb.Helper()
 	goals := make([]int64, len(s.publishers))
@@ -400,7 +379,6 @@ func (s *Stand) caughtUp(what string) {
 	})
 }
 
-// logs shows the logs of the nodes, if the test has failed.
 func (s *Stand) logs(tb testing.TB) {
 	if !tb.Failed() {
 		return

@@ -17,27 +17,21 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// codeInsufficientDisconnect is a code of the client protocol that a subscriber acts upon.
 const codeInsufficientDisconnect = 3010
 
-// silenceTimeout bounds the time without any message, pings included, and
-// answerTimeout the time until the reply to a command.
+// silenceTimeout bounds the time without any message, answerTimeout the wait for a reply.
 const (
 	silenceTimeout = 20 * time.Second
 	answerTimeout  = 15 * time.Second
 )
 
-// Subscriber is a client with one recoverable subscription. Like an SDK, it reconnects by itself
-// and recovers from its position.
+// Subscriber is a client with one recoverable subscription. Like an SDK, it reconnects and recovers from its position.
 type Subscriber struct {
-	// Channel that it subscribes to.
 	Channel string
 
-	// nodes are the addresses of the nodes. The subscriber stays with the first that it reaches,
-	// beginning with its own.
+	// nodes are addresses. The subscriber stays with the first that it reaches.
 	nodes []string
-	// first is the number of the node that nodes begins with, node the index in nodes of the
-	// one in use, and at its number.
+	// first is the number of the node that nodes begins with, node the index in nodes of the one in use, at its number.
 	first int
 	node  int
 	at    atomic.Int32
@@ -49,17 +43,14 @@ type Subscriber struct {
 	offset     uint64
 	epoch      string
 	positioned bool
-	// patches is set if the subscriber asks for patches (delta), patched if the server sends them;
-	// base is the last payload then.
+	// patches: the subscriber asks for patches (delta). patched: the server sends them, and base is the last payload.
 	patches, patched bool
 	base             []byte
-	// connected is set after the first connection.
-	connected bool
+	connected        bool
 
 	subscribed atomic.Bool
 }
 
-// reply has the fields of a reply or push that a subscriber reads.
 type reply struct {
 	ID    int `json:"id"`
 	Error *struct {
@@ -68,7 +59,6 @@ type reply struct {
 		Temporary bool
 	}
 	Connect *struct {
-		// Client ID of the connection.
 		Client string
 	}
 	Subscribe *struct {
@@ -97,7 +87,6 @@ type publication struct {
 	Offset uint64
 }
 
-// run keeps the subscriber connected until ctx ends.
 func (s *Subscriber) run(ctx context.Context) {
 	pause := 20 * time.Millisecond
 	for ctx.Err() == nil {
@@ -112,7 +101,7 @@ func (s *Subscriber) run(ctx context.Context) {
 	}
 }
 
-// session is one connection. It reports false if it could not connect.
+// session reports false if it could not connect.
 func (s *Subscriber) session(ctx context.Context) bool {
 	w, err := wire.Dial(ctx, s.nodes[s.node], "/connection/websocket")
 	if err != nil {
@@ -134,7 +123,6 @@ func (s *Subscriber) session(ctx context.Context) bool {
 	return true
 }
 
-// ended notes why a connection ended.
 func (s *Subscriber) ended(err error) {
 	var code uint32
 	if end := (*wsclient.CloseError)(nil); errors.As(err, &end) {
@@ -156,14 +144,12 @@ func (s *Subscriber) refused(why string) {
 	s.fail(s.Channel + ": " + why)
 }
 
-// connection of a subscriber.
 type connection struct {
 	s    *Subscriber
 	ctx  context.Context
 	conn *wsclient.Conn
 	id   int
-	// due is when the reply to the last command must be there at the latest; zero if there is
-	// none to wait for.
+	// due is the latest time of the reply to the last command; zero if there is none to wait for.
 	due time.Time
 }
 
@@ -173,7 +159,6 @@ func (c *connection) begin() error {
 	return c.send(`{"id":1,"connect":{}}` + "\n" + c.s.request(c.id))
 }
 
-// subscribe sends the command again after a pause.
 func (c *connection) subscribe(pause time.Duration) error {
 	wire.Sleep(c.ctx, pause/2+rand.N(pause))
 	c.id++
@@ -196,7 +181,6 @@ func (c *connection) send(text string) error {
 	return wire.Send(c.conn, []byte(text))
 }
 
-// read handles one frame.
 func (c *connection) read() error {
 	if err := wire.Messages(c.conn, silenceTimeout, c.take); err != nil {
 		return err
@@ -207,7 +191,6 @@ func (c *connection) read() error {
 	return nil
 }
 
-// take acts on one message.
 func (c *connection) take(r *reply) error {
 	switch {
 	case r.Error != nil:
@@ -233,7 +216,6 @@ func (c *connection) take(r *reply) error {
 	return nil
 }
 
-// failed acts on an error reply.
 func (c *connection) failed(id, code int, message string, temporary bool) error {
 	if id == 1 || !temporary && code != 100 {
 		return fmt.Errorf("%w: command %d: error %d %s", wire.ErrProtocol, id, code, message)
@@ -241,7 +223,6 @@ func (c *connection) failed(id, code int, message string, temporary bool) error 
 	return c.subscribe(200 * time.Millisecond)
 }
 
-// answered handles the result of a subscribe command.
 func (c *connection) answered(r *reply) error {
 	s, result := c.s, r.Subscribe
 	if s.patches != result.Delta {
@@ -278,7 +259,7 @@ func (c *connection) answered(r *reply) error {
 	return nil
 }
 
-// receive handles a publication, live or recovered.
+// receive takes live and recovered publications.
 func (s *Subscriber) receive(p *publication) error {
 	if s.positioned && p.Offset != s.offset+1 {
 		s.refused(fmt.Sprintf("offset %d behind %d", p.Offset, s.offset))
@@ -299,7 +280,6 @@ func (s *Subscriber) receive(p *publication) error {
 	return nil
 }
 
-// data returns the payload of a publication, which may be a patch of the payload before.
 func (s *Subscriber) data(p *publication) ([]byte, error) {
 	if !s.patched {
 		return p.Data, nil

@@ -13,10 +13,8 @@ import (
 
 // visitor is a client that gives one command after the other.
 type visitor struct {
-	// id is the client ID.
-	id   string
-	conn *wsclient.Conn
-	// replies to commands.
+	id      string
+	conn    *wsclient.Conn
 	replies chan reply
 	pushed  func(*reply)
 	// over is closed when the connection has ended, and end tells how.
@@ -25,13 +23,12 @@ type visitor struct {
 	last int
 }
 
-// visitorSilence bounds the time without any message. It is longer than all ping intervals of
-// stands.
+// visitorSilence bounds the time without any message. It is longer than all ping intervals of stands.
 const visitorSilence = time.Minute
 
 var errOver = errors.New("the connection has ended")
 
-// visit connects to a node as a user. pushed is called with all pushes, in order.
+// visit connects as a user. pushed is called with all pushes, in order.
 func (s *Stand) visit(ctx context.Context, addr, user string, pushed func(*reply)) (*visitor, error) {
 	w, err := wire.Dial(ctx, addr, "/connection/websocket")
 	if err != nil {
@@ -58,7 +55,6 @@ func (s *Stand) visit(ctx context.Context, addr, user string, pushed func(*reply
 	return v, nil
 }
 
-// do gives a command and returns its result.
 func (v *visitor) do(command string) (*reply, error) {
 	v.last++
 	if err := wire.Send(v.conn, fmt.Appendf(nil, `{"id":%d,%s}`, v.last, command)); err != nil {
@@ -80,7 +76,6 @@ func (v *visitor) do(command string) (*reply, error) {
 	}
 }
 
-// take handles one message.
 func (v *visitor) take(r *reply) error {
 	if r.ID == 0 {
 		v.pushed(r)

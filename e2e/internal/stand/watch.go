@@ -23,16 +23,15 @@ type watch struct {
 	now   string
 }
 
-// Health has the answers of a node about its health in a span of time.
+// Health has the answers of a node in a span of time.
 type Health struct {
 	// Unfit is set if it answered 503. Reason is the first such answer.
 	Unfit  bool
 	Reason string
-	// Hung is how many requests got no answer within 2 s.
+	// Hung counts requests without an answer within 2 s.
 	Hung int
 }
 
-// fit stands for the answer of a healthy node.
 const fit = ""
 
 func newWatch(addr string) *watch {
@@ -76,7 +75,6 @@ func (w *watch) ask(ctx context.Context) {
 	}
 }
 
-// begin starts a span and returns the one before.
 func (w *watch) begin() Health {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,7 +83,6 @@ func (w *watch) begin() Health {
 	return was
 }
 
-// says returns the node's last answer.
 func (w *watch) says() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

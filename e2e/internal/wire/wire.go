@@ -1,6 +1,5 @@
-// Package wire speaks the JSON messages of the client protocol over the WebSocket of package socket, for tests with
-// thousands of clients. Tests see everything that a server sends: package wire decides nothing, while package client
-// leaves out repeated publications.
+// Package wire speaks the JSON messages of the client protocol over WebSocket, for tests with thousands of clients.
+// Tests see everything that a server sends, while package client leaves out repeated publications.
 package wire
 
 import (
@@ -18,7 +17,7 @@ import (
 	"github.com/gyrohq/gyro/internal/wsclient"
 )
 
-// ErrProtocol is wrapped by errors about messages that a server must not send.
+// ErrProtocol is wrapped by errors about messages that no server may send.
 var ErrProtocol = errors.New("broken protocol")
 
 // Timeout bounds connecting, and sending a message.
@@ -34,7 +33,6 @@ func Sleep(ctx context.Context, d time.Duration) {
 
 const maxMessage = 64 << 20
 
-// transport makes the requests of handshakes.
 var transport = &http.Transport{DialContext: dial, DisableKeepAlives: true, ReadBufferSize: 1 << 10, WriteBufferSize: 1 << 10}
 
 func dial(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -46,15 +44,15 @@ func dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	return dialer.DialContext(ctx, network, addr)
 }
 
-// Dial connects to path at addr, host:port. The connection has no goroutine: one goroutine reads, another may send.
+// Dial connects to path at addr, host:port, without a goroutine: one reads, another may send.
 func Dial(ctx context.Context, addr, path string) (*wsclient.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	return (&wsclient.Dialer{URL: "http://" + addr + path, Limit: maxMessage, Transport: transport}).Dial(ctx)
 }
 
-// Messages reads one WebSocket message, answers the protocol's pings in it, decodes the other messages of the protocol, and
-// calls take with each. It waits for timeout at most.
+// Messages reads one WebSocket message, answers the protocol's pings in it, and calls take with each other message. It
+// waits for timeout at most.
 func Messages[T any](c *wsclient.Conn, timeout time.Duration, take func(*T) error) error {
 	frame, err := next(c, timeout)
 	if err != nil {
@@ -84,7 +82,6 @@ func Send(c *wsclient.Conn, text []byte) error {
 	return c.Write(text)
 }
 
-// next returns the next message, which is valid until the next call.
 func next(c *wsclient.Conn, timeout time.Duration) ([]byte, error) {
 	late := time.AfterFunc(timeout, c.Cut)
 	message, err := c.Next()

@@ -1,9 +1,9 @@
-// Package books counts the messages of subscribers: each message once and in order, or else the faults.
+// Package books counts the messages of subscribers: each once and in order, or else the faults.
 package books
 
 import "slices"
 
-// Book counts the messages of subscribers. A missing message is counted as lost until it comes, which makes it late.
+// Book counts messages. A missing one counts as lost until it comes, which makes it late.
 type Book struct {
 	Received uint64 `json:"received"` // each once
 	Lost     uint64 `json:"lost"`
@@ -13,7 +13,6 @@ type Book struct {
 	Foreign  uint64 `json:"foreign"` // of another channel, or not published by this run
 }
 
-// Add adds the figures of another book.
 func (b *Book) Add(o Book) {
 	other := o.figures()
 	for i, n := range b.figures() {
@@ -25,7 +24,6 @@ func (b *Book) figures() [6]*uint64 {
 	return [...]*uint64{&b.Received, &b.Lost, &b.Twice, &b.Late, &b.Told, &b.Foreign}
 }
 
-// Faults is the number of messages that are not as they should be.
 func (b *Book) Faults() uint64 { return b.Lost + b.Twice + b.Late + b.Told + b.Foreign }
 
 // span is a run of numbers that did not come: [from, to).
@@ -34,7 +32,7 @@ type span struct{ from, to uint64 }
 // Gaps are the numbers below the next one that subscribers did not get, by connection. Few connections have any.
 type Gaps map[int][]span
 
-// Enter enters message number n for a connection that expects next as the number of its next one.
+// Enter enters message n for a connection that expects next.
 func (b *Book) Enter(g Gaps, conn int, next *uint64, n uint64) {
 	switch {
 	case n == *next:
@@ -54,7 +52,7 @@ func (b *Book) Enter(g Gaps, conn int, next *uint64, n uint64) {
 	}
 }
 
-// Settle enters as lost the missing ones of a channel's first total messages.
+// Settle enters as lost what is missing of a channel's first total messages.
 func (b *Book) Settle(g Gaps, conn int, next *uint64, total uint64) {
 	if *next < total {
 		g.add(conn, span{*next, total})
@@ -63,7 +61,7 @@ func (b *Book) Settle(g Gaps, conn int, next *uint64, total uint64) {
 	}
 }
 
-// Tell enters that a connection was told that it has missed messages, up to the one with number n, which is its next one.
+// Tell enters that a connection was told of a gap up to n, its next one.
 func (b *Book) Tell(next *uint64, n uint64) {
 	if *next < n {
 		b.Told += n - *next
@@ -73,7 +71,6 @@ func (b *Book) Tell(next *uint64, n uint64) {
 
 func (g Gaps) add(conn int, s span) { g[conn] = append(g[conn], s) }
 
-// take removes a number, and tells whether it was there.
 func (g Gaps) take(conn int, n uint64) bool {
 	list := g[conn]
 	i := slices.IndexFunc(list, func(s span) bool { return s.from <= n && n < s.to })
@@ -96,7 +93,6 @@ func (g Gaps) take(conn int, n uint64) bool {
 	return true
 }
 
-// OK tells whether every message came once and in order.
 func (b *Book) OK() bool { return b.Faults() == 0 }
 
 // Since returns the entries after an earlier state of the book.

@@ -2,14 +2,13 @@
 // and that.
 package climb
 
-// Climb is a search. Its zero value is not for use.
 type Climb struct {
 	next, good, bad, factor float64
 	refine, steps           int
 }
 
-// New returns a search that begins at a rate, multiplies it by factor as long as the system bears it, and then tries refine rates in
-// between. If the first rate is too much, it falls until one is borne. After steps rates it ends in any case.
+// New returns a search that begins at a rate, multiplies it by factor while it is borne, and then tries refine rates in
+// between. If the first rate is too much, it falls. It ends after steps rates in any case.
 func New(first, factor float64, refine, steps int) *Climb {
 	return &Climb{next: first, factor: factor, refine: refine, steps: steps}
 }

@@ -9,11 +9,10 @@ import (
 	"github.com/gyrohq/gyro/e2e/million/internal/plan"
 )
 
-// mostAttempt is how long a client waits to be subscribed before it tries elsewhere: longer than SDKs do, because all clients of the
-// stand share their processors with the servers.
+// mostAttempt is how long a client waits to be subscribed before it tries elsewhere: longer than SDKs, because all
+// clients share their processors with the servers.
 const mostAttempt = 15 * time.Second
 
-// attempt is a connection on its way, until a time.
 type attempt struct {
 	conn  *conn
 	count uint32
@@ -26,7 +25,6 @@ type attempts struct {
 	first int
 }
 
-// push begins an attempt of a connection.
 func (a *attempts) push(c *conn, now time.Time) {
 	c.attempt++
 	if a.first > len(a.list)/2 {
@@ -43,7 +41,6 @@ func (a *attempts) next(now time.Time) time.Duration {
 	return max(0, time.Duration(a.list[a.first].until-now.UnixNano()))
 }
 
-// giveUp ends the attempts that have taken too long.
 func (l *loop) giveUp(now time.Time) {
 	a := &l.attempts
 	for a.first < len(a.list) && a.list[a.first].until <= now.UnixNano() {
@@ -55,11 +52,10 @@ func (l *loop) giveUp(now time.Time) {
 	}
 }
 
-// together is how many that come back go to the same node, one after the other, so that a node and a load process have several to serve
-// when they run. On a machine with more processes than processors a return costs a multiple of a connection otherwise.
+// together is how many that come back go to one node, one after the other, so that a node and a load process have
+// several to serve when they run. On a machine with more processes than processors a return costs a multiple otherwise.
 const together = 16
 
-// next returns a node for a connection that comes back.
 func (l *loop) next(from uint16) uint16 {
 	if l.going == 0 || l.target == from || l.nodes[l.target].avoided {
 		l.target, l.going = l.other(from), together
@@ -68,11 +64,10 @@ func (l *loop) next(from uint16) uint16 {
 	return l.target
 }
 
-// other returns a node for a connection that comes back: a random one, by the square of the room that the nodes have up
-// to an equal part of all connections and a little more. A load balancer does the same if it goes by least connections
-// and does not send everybody to the emptiest node. By the room itself, half of the clients of a drained node went to
-// all nodes with a little room, instead of the one that was started before. It is not the node that the connection
-// comes from, as long as there is another.
+// other returns a random node for a connection that comes back, by the square of the room that the nodes have up to an
+// equal part of all connections and a little more, as a load balancer by least connections that does not send everybody
+// to the emptiest node. By the room itself, half of the clients of a drained node went to all nodes with a little room,
+// and not to the one that was started before. It is another node than from, if there is one.
 func (l *loop) other(from uint16) uint16 {
 	open := 0
 	for i := range l.nodes {
@@ -110,10 +105,9 @@ func (l *loop) other(from uint16) uint16 {
 	panic("unreachable: at is below the sum of all")
 }
 
-// slack is the part of its equal share that a node may have beyond it: one in so many.
+// slack is how much of its share a node may have beyond it: one in so many.
 const slack = 200
 
-// setApart sets the channels whose deliveries are recorded apart.
 func (l *loop) setApart(channels []plan.Channel) {
 	apart := make(map[plan.Channel]bool, len(channels))
 	for _, ch := range channels {

@@ -14,7 +14,6 @@ import (
 	"github.com/gyrohq/gyro/quiet"
 )
 
-// state of a connection.
 type state uint8
 
 const (
@@ -25,13 +24,13 @@ const (
 	live          // subscribed
 )
 
-// The commands of a client: it connects and subscribes in one message, as SDKs for browsers do.
+// A client connects and subscribes in one message, as SDKs for browsers do.
 const (
 	connectID   = 1
 	subscribeID = 2
 )
 
-// conn is a client. It is the watcher of its socket.
+// conn is a client, and the watcher of its socket.
 type conn struct {
 	loop      *loop
 	fd        int32
@@ -57,7 +56,6 @@ func (c *conn) index() int {
 	return int((uintptr(unsafe.Pointer(c)) - uintptr(unsafe.Pointer(&c.loop.conns[0]))) / unsafe.Sizeof(*c))
 }
 
-// open begins an attempt.
 func (c *conn) open() {
 	l := c.loop
 	now := time.Now()
@@ -77,7 +75,6 @@ func (c *conn) open() {
 		c.fail(during + ": " + errno.Error())
 		return
 	}
-	// On loopback, the connection is there already as a rule.
 	request := l.nodes[c.node].requests[c.encoding]
 	n, errno := quiet.Write(uintptr(fd), request)
 	switch errno {
@@ -113,7 +110,7 @@ func (c *conn) Ready(readable, writable bool) {
 // Ended implements transport.Watcher.
 func (c *conn) Ended() { hangUp(c.fd) }
 
-// flush sends unsent, and tells whether the connection is still there.
+// flush tells whether the connection is still there.
 func (c *conn) flush() bool {
 	if len(c.unsent) == 0 {
 		return true
@@ -141,7 +138,7 @@ func (c *conn) flush() bool {
 	return true
 }
 
-// write sends a frame, and keeps the bytes that the socket does not take now.
+// write keeps the bytes that the socket does not take now.
 func (c *conn) write(frame []byte) {
 	n := 0
 	if len(c.unsent) == 0 {
@@ -193,7 +190,7 @@ func (c *conn) read() {
 	}
 }
 
-// receive takes the complete frames of data, and returns the rest.
+// receive returns what follows the complete frames.
 func (c *conn) receive(data []byte) (rest []byte, err error) {
 	if c.state == shaking {
 		size, err := shaken(data, c.encoding)
@@ -228,7 +225,6 @@ func (c *conn) receive(data []byte) (rest []byte, err error) {
 	return data, nil
 }
 
-// join sends the commands of a client that has come.
 func (c *conn) join() {
 	l := c.loop
 	c.command(&protocol.Command{ID: connectID, Connect: &protocol.ConnectRequest{Token: l.tokens.of(l.first + c.index())}}, c.subscribing())
@@ -242,7 +238,6 @@ func (c *conn) subscribing() *protocol.Command {
 	return &protocol.Command{ID: subscribeID, Subscribe: request}
 }
 
-// command sends commands in one message.
 func (c *conn) command(commands ...*protocol.Command) {
 	l := c.loop
 	l.text = l.text[:0]
@@ -261,7 +256,6 @@ func (c *conn) command(commands ...*protocol.Command) {
 	c.write(l.out)
 }
 
-// message handles one message of the server, which may have several replies.
 func (c *conn) message(payload []byte) error {
 	l := c.loop
 	if len(payload) <= 2 && (string(payload) == "{}" || string(payload) == "\x00") {
@@ -290,7 +284,6 @@ func (c *conn) message(payload []byte) error {
 	return nil
 }
 
-// publication enters a message into the books.
 func (c *conn) publication(p *publication, now int64) {
 	l := c.loop
 	book := l.book(c)
@@ -311,7 +304,6 @@ func (c *conn) publication(p *publication, now int64) {
 	record(l.delivery, now-p.stamp.Due)
 }
 
-// reply handles a reply that is no publication.
 func (c *conn) reply(r *protocol.Reply) {
 	switch {
 	case r.Error != nil:
@@ -329,7 +321,6 @@ func (c *conn) reply(r *protocol.Reply) {
 	}
 }
 
-// subscribed notes the position, and enters the missed messages.
 func (c *conn) subscribed(r *protocol.SubscribeResult) {
 	l := c.loop
 	now := time.Now().UnixNano()
@@ -367,7 +358,7 @@ func (c *conn) subscribed(r *protocol.SubscribeResult) {
 	l.nodes[c.node].live++
 }
 
-// recoverable codes of unsubscribe pushes: the client subscribes again.
+// resubscribe is the code of an unsubscribe push after which the client subscribes again.
 const resubscribe = 2500
 
 func (c *conn) unsubscribed(u *protocol.Unsubscribe) {
@@ -377,7 +368,6 @@ func (c *conn) unsubscribed(u *protocol.Unsubscribe) {
 	}
 }
 
-// fail ends the connection, which comes back later.
 func (c *conn) fail(why string) {
 	l := c.loop
 	if c.state == closed {

@@ -24,32 +24,28 @@ type Setup struct {
 	Secret              string   // of the tokens
 }
 
-// Order is a command to a load process. Each order is a line, and so is the Report that answers it.
+// Order is a command to a load process: a line, as is the Report that answers it.
 type Order struct {
-	// Connect is how many of its connections shall be there, from the first one on. They stay until the process ends, and come back if
-	// they are cut.
+	// Connect is how many of its connections shall be there. They stay until the process ends, and come back if they are
+	// cut.
 	Connect int `json:",omitempty"`
-	// Window is how many may be on their way to be subscribed at a time: others wait, even if their pause is over. 0
-	// leaves it as it is.
+	// Window is how many may be on their way to be subscribed: others wait, even if their pause is over. 0: no change.
 	Window int `json:",omitempty"`
-	// Avoid are the nodes that a load balancer would not send connections to now; Open clears the list.
+	// Avoid are nodes that a load balancer would leave out now; Open clears the list.
 	Avoid []int `json:",omitempty"`
 	Open  bool  `json:",omitempty"`
 	// Seen are the connections of all load processes by node, as a load balancer knows them.
 	Seen []int `json:",omitempty"`
-	// Issued are channels and how many messages each had so far. Messages that subscribers do not have are entered as
-	// lost.
+	// Issued are channels with their numbers of messages. Those that subscribers do not have are lost.
 	Issued [][2]uint64 `json:",omitempty"`
 	// Reset forgets the latencies so far; Latencies asks for them.
 	Reset     bool `json:",omitempty"`
 	Latencies bool `json:",omitempty"`
-	// Apart are the channels whose deliveries are recorded apart from the others, from Reset on.
+	// Apart are channels whose deliveries are recorded apart, from Reset on.
 	Apart []plan.Channel `json:",omitempty"`
-	// Where asks how many connections are on each node.
-	Where bool `json:",omitempty"`
+	Where bool           `json:",omitempty"`
 }
 
-// Report has the counts of a load process since it began.
 type Report struct {
 	Live    int // subscribed
 	Opening int // on their way
@@ -73,20 +69,19 @@ type Report struct {
 	Where    []int                  `json:",omitempty"` // connections by node
 }
 
-// Unsubscribe is the beginning of the keys of Cuts for subscriptions whose connection stays.
+// Unsubscribe begins keys of Cuts for subscriptions whose connection stays.
 const Unsubscribe = "unsubscribe"
 
-// Slowest is the upper end of the histograms, in microseconds. Longer times count as that.
+// Slowest is the end of histograms, in microseconds. Longer times count as that.
 const Slowest = 10 * 60 * 1_000_000
 
-// NewHistogram returns a histogram of the kind in reports: to two digits.
 func NewHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, Slowest, 2) }
 
 func record(h *hdrhistogram.Histogram, nanoseconds int64) {
 	_ = h.RecordValue(min(max(nanoseconds/1000, 1), Slowest)) // within its bounds
 }
 
-// Run is a load process: it reads a Setup and orders from its input, writes reports to its output, and returns when the input ends.
+// Run reads a Setup and orders from its input, writes reports to its output, and returns when the input ends.
 func Run() error {
 	if err := raise(); err != nil {
 		return err
@@ -131,8 +126,8 @@ func Run() error {
 	}
 }
 
-// waitable returns a pipe at which a goroutine waits without a thread. A blocking read would hold a thread, and the
-// scheduler's monitor would look after this thread every 20 us at first, in each load process after each order.
+// waitable returns a pipe at which a goroutine waits without a thread. A blocking read would need one, after which the
+// scheduler's monitor would look every 20 us at first, in each load process after each order.
 func waitable(f *os.File) (*os.File, error) {
 	fd := f.Fd()
 	if err := syscall.SetNonblock(int(fd), true); err != nil {
@@ -141,7 +136,6 @@ func waitable(f *os.File) (*os.File, error) {
 	return os.NewFile(fd, f.Name()), nil
 }
 
-// raise sets this process's limit of descriptors to the most that is allowed.
 func raise() error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

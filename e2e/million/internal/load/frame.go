@@ -12,7 +12,7 @@ var errFrame = errors.New("the server has sent a message in parts, or of more th
 
 const largestFrame = 16 << 20
 
-// frame returns the first frame of data and its size, which is 0 if data has only a part of it.
+// frame returns the first frame and its size: 0 if data has only a part.
 func frame(data []byte) (op byte, payload []byte, size int, err error) {
 	h, complete, err := wsclient.ParseHeader(data)
 	switch {
@@ -28,23 +28,20 @@ func frame(data []byte) (op byte, payload []byte, size int, err error) {
 	return h.Op, data[h.Head:size], size, nil
 }
 
-// appendFrame appends a frame whose mask is 0, so the payload is as it is.
+// appendFrame masks by 0, so the payload is as it is.
 func appendFrame(dst []byte, op byte, payload []byte) []byte {
 	return wsclient.AppendFrame(dst, op, 0, payload)
 }
 
-// key of all handshakes.
 const key = "dGhlIHNhbXBsZSBub25jZQ=="
 
-// subprotocols by encoding.
 var subprotocols = [2]string{"", "centrifuge-protobuf"}
 
-// handshake returns the request that opens a WebSocket.
 func handshake(host string, encoding uint8) []byte {
 	return wsclient.AppendRequest(nil, host, "/connection/websocket", key, subprotocols[encoding], nil)
 }
 
-// shaken returns the size of the answer to a handshake at the beginning of data; 0 if data has only a part of it.
+// shaken returns the size of the answer to a handshake; 0 if data has only a part.
 func shaken(data []byte, encoding uint8) (int, error) {
 	return wsclient.ParseAnswer(data, key, subprotocols[encoding])
 }

@@ -20,7 +20,6 @@ import (
 	"github.com/gyrohq/gyro/protocol/codec"
 )
 
-// node is where connections go to.
 type node struct {
 	address  address
 	requests [2][]byte // of handshakes, by encoding
@@ -30,7 +29,7 @@ type node struct {
 	live     int
 }
 
-// loop owns the connections of a process. Everything runs on its goroutine.
+// loop owns the connections of a process, on one goroutine.
 type loop struct {
 	plan    *plan.Plan
 	first   int // number of the first connection
@@ -94,7 +93,6 @@ func newLoop(s Setup, p *plan.Plan) (*loop, error) {
 	return l, nil
 }
 
-// run serves the connections until orders is closed. It answers each order on reports.
 func (l *loop) run(orders <-chan *Order, reports chan<- *Report) {
 	wake := make(chan struct{}, 1)
 	go l.poller.Wait(func() {
@@ -134,7 +132,6 @@ func (l *loop) run(orders <-chan *Order, reports chan<- *Report) {
 	}
 }
 
-// obey carries out an order.
 func (l *loop) obey(o *Order) *Report {
 	l.want = max(l.want, min(o.Connect, len(l.conns)))
 	if o.Window > 0 {
@@ -176,7 +173,6 @@ func (l *loop) obey(o *Order) *Report {
 	return &r
 }
 
-// settle enters the missing ones of the messages that were issued so far.
 func (l *loop) settle(issued [][2]uint64) {
 	totals := make(map[plan.Channel]uint64, len(issued))
 	for _, one := range issued {
@@ -209,7 +205,6 @@ func (l *loop) start() {
 	}
 }
 
-// due opens the connections that have waited long enough.
 func (l *loop) due(now time.Time) {
 	for len(l.waiting) > 0 && l.report.Opening < l.window && l.waiting[0].at <= now.UnixNano() {
 		c := heap.Pop(&l.waiting).(wait).conn
@@ -220,7 +215,6 @@ func (l *loop) due(now time.Time) {
 	l.giveUp(now)
 }
 
-// pause is the time until a connection is due.
 func (l *loop) pause(now time.Time) time.Duration {
 	next := l.attempts.next(now)
 	if len(l.waiting) == 0 || l.report.Opening >= l.window {
@@ -229,14 +223,13 @@ func (l *loop) pause(now time.Time) time.Duration {
 	return min(next, max(0, time.Duration(l.waiting[0].at-now.UnixNano())))
 }
 
-// The time before another attempt, as clients' SDKs wait: the least, and a random part of a span that doubles with each
-// failure, up to the most.
+// The time before another attempt, as in SDKs: the least, and a random part of a span that doubles with each failure, up
+// to the most.
 const (
 	leastPause = 500 * time.Millisecond
 	mostPause  = 20 * time.Second
 )
 
-// later lets a connection come back after a pause, to another node.
 func (l *loop) later(c *conn) {
 	span := min(mostPause, leastPause<<c.tries)
 	c.tries = min(c.tries+1, 16)
@@ -245,7 +238,6 @@ func (l *loop) later(c *conn) {
 	heap.Push(&l.waiting, wait{time.Now().Add(pause).UnixNano(), c})
 }
 
-// wait is a connection before its next attempt; waiting has the first one in front.
 type wait struct {
 	at   int64
 	conn *conn

@@ -12,13 +12,11 @@ import (
 	"github.com/gyrohq/gyro/protocol/codec"
 )
 
-// message is a decoded reply: a publication, or anything else.
 type message struct {
 	reply *protocol.Reply // nil for a publication
 	pub   publication
 }
 
-// publication has the fields of a publication that the books need.
 type publication struct {
 	channel plan.Channel
 	stamp   stamp.Stamp
@@ -26,7 +24,7 @@ type publication struct {
 	known   bool // published by this run
 }
 
-// decoder decodes frames. It remembers frames with publications alone, as thousands of subscribers get the same bytes.
+// decoder remembers frames with publications alone, as thousands of subscribers get the same bytes.
 type decoder struct {
 	seed     maphash.Seed
 	slots    []remembered
@@ -38,14 +36,13 @@ type remembered struct {
 	messages []message
 }
 
-// largestKept bounds the frames that are remembered; bytes.
 const largestKept = 4 << 10
 
 func newDecoder() *decoder {
 	return &decoder{seed: maphash.MakeSeed(), slots: make([]remembered, 1<<10)}
 }
 
-// decode returns the messages of a frame, which are valid until the next call.
+// decode returns messages that are valid until the next call.
 func (d *decoder) decode(c codec.ClientCodec, frame []byte) ([]message, error) {
 	slot := &d.slots[maphash.Bytes(d.seed, frame)%uint64(len(d.slots))]
 	if bytes.Equal(slot.frame, frame) {
@@ -74,7 +71,6 @@ func (d *decoder) decode(c codec.ClientCodec, frame []byte) ([]message, error) {
 	return d.messages, nil
 }
 
-// read returns the fields of a publication that the books need.
 func read(name string, p *protocol.Publication) publication {
 	channel, named := plan.Parse(name)
 	s, stamped := stamp.Parse(p.Data)

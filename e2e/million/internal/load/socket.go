@@ -11,10 +11,8 @@ import (
 	"unsafe"
 )
 
-// address of IPv4, as the kernel takes it.
 type address = syscall.RawSockaddrInet4
 
-// parse returns the address of an IP and a port.
 func parse(ip string, port int) (a address, err error) {
 	parsed := net.ParseIP(ip).To4()
 	if parsed == nil || port < 0 || port > 1<<16-1 {
@@ -25,7 +23,6 @@ func parse(ip string, port int) (a address, err error) {
 	return a, nil
 }
 
-// parseNode returns the address of a node, which is host:port.
 func parseNode(text string) (a address, err error) {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
@@ -38,8 +35,8 @@ func parseNode(text string) (a address, err error) {
 	return parse(host, n)
 }
 
-// dial begins a connection, from any address of this machine if source is nil. It tells the Go scheduler nothing, as package quiet
-// does not: none of these calls blocks. The socket is returned also with an error, unless there is none, which is -1.
+// dial begins a connection, from any address if source is nil. It tells the Go scheduler nothing, as package quiet: none
+// of these calls blocks. An error comes with the socket, or -1.
 func dial(source, to *address) (fd int, during string, errno syscall.Errno) {
 	s, _, errno := syscall.RawSyscall(syscall.SYS_SOCKET, syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_NONBLOCK|syscall.SOCK_CLOEXEC, 0)
 	if errno != 0 {
@@ -61,5 +58,4 @@ func dial(source, to *address) (fd int, during string, errno syscall.Errno) {
 	return int(s), "connect", errno
 }
 
-// hangUp closes a socket.
 func hangUp(fd int32) { _, _, _ = syscall.RawSyscall(syscall.SYS_CLOSE, uintptr(fd), 0, 0) } // it is of no use any more

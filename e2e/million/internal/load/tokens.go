@@ -10,7 +10,7 @@ import (
 	"strconv"
 )
 
-// tokens makes the JWT of connections, whose users are u0, u1 and so on.
+// tokens makes the JWT of users u0, u1 and so on.
 type tokens struct {
 	mac  hash.Hash
 	head string

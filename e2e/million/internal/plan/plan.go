@@ -1,5 +1,5 @@
-// Package plan assigns a channel, an encoding, a load process and a node to each connection of a run. It is computed
-// from three numbers, so that all processes of a run agree without telling each other.
+// Package plan gives each connection of a run a channel, an encoding, a load process and a node. It is computed from
+// three numbers, so all processes agree without telling each other.
 package plan
 
 import (
@@ -26,14 +26,13 @@ var names = [Classes]string{"own", "one", "hundred", "room", "crowd"}
 
 func (c Class) String() string { return names[c] }
 
-// Recoverable tells whether channels of the class have a history, so that clients can recover missed messages.
+// Recoverable channels have a history.
 func (c Class) Recoverable() bool { return c != Own }
 
-// crowd is the number of subscribers of the largest channels, if there are enough connections.
 const crowd = 10_000
 
-// mostRoom and mostOne bound the connections in these classes: presence and the positions of channels with one subscriber each cost
-// Redis operations all the time.
+// mostRoom and mostOne bound classes that cost Redis operations all the time: presence, and positions of channels with
+// one subscriber each.
 const (
 	mostRoom = 10_000
 	mostOne  = 20_000
@@ -47,13 +46,10 @@ const numberBits = 28
 // At returns the nth channel of a class.
 func At(c Class, n int) Channel { return Channel(c)<<numberBits | Channel(n) }
 
-// Class of the channel.
 func (c Channel) Class() Class { return Class(c >> numberBits) }
 
-// Number of the channel within its class, from 0.
 func (c Channel) Number() int { return int(c & (1<<numberBits - 1)) }
 
-// String is the channel's name.
 func (c Channel) String() string { return names[c.Class()] + ":" + strconv.Itoa(c.Number()) }
 
 // Parse returns the channel with a name; false if no plan has it.
@@ -77,7 +73,6 @@ type Plan struct {
 	prime    uint64 // of mix: 2 modulo 3, and not below the number of connections in groups
 }
 
-// New returns the plan for so many connections, nodes and load processes.
 func New(conns, nodes, loads int) (*Plan, error) {
 	if conns < 100 || conns >= 1<<numberBits || nodes < 1 || loads < 1 || loads > conns {
 		return nil, fmt.Errorf("no plan for %d connections, %d nodes and %d load processes: at least 100 connections, and one for each process", conns, nodes, loads)
@@ -100,9 +95,8 @@ func New(conns, nodes, loads int) (*Plan, error) {
 	return p, nil
 }
 
-// mix returns the place of each of n things in an order without rule, so that the subscribers of a channel are on as
-// many nodes as chance has it. Cubes modulo such a prime are all numbers below it, each once; cubes that are too large
-// are cubed again.
+// mix shuffles n things without a rule, so that the subscribers of a channel are on as many nodes as chance has it.
+// Cubes modulo such a prime are all numbers below it, each once; cubes that are too large are cubed again.
 func (p *Plan) mix(i, n int) int {
 	x := uint64(i)
 	for {
@@ -113,13 +107,10 @@ func (p *Plan) mix(i, n int) int {
 	}
 }
 
-// Channels returns how many channels a class has.
 func (p *Plan) Channels(c Class) int { return p.channels[c] }
 
-// Members returns how many connections are in a class.
 func (p *Plan) Members(c Class) int { return p.members[c] }
 
-// Subscribers returns how many connections are in a channel.
 func (p *Plan) Subscribers(ch Channel) int {
 	c := ch.Class()
 	n := p.members[c] / p.channels[c]
@@ -129,7 +120,7 @@ func (p *Plan) Subscribers(ch Channel) int {
 	return n
 }
 
-// Channel returns the channel of a connection. Connections with even numbers have one of their own.
+// Channel of a connection. Those with even numbers have one of their own.
 func (p *Plan) Channel(conn int) Channel {
 	groups := p.Conns / 2
 	if conn%2 == 0 {
@@ -145,7 +136,7 @@ func (p *Plan) Channel(conn int) Channel {
 	panic("unreachable: the classes have all connections")
 }
 
-// Binary tells whether a connection speaks Protobuf, as every second pair of them does.
+// Binary tells whether a connection speaks Protobuf: every second pair does.
 func (p *Plan) Binary(conn int) bool { return conn/2%2 == 1 }
 
 // Range returns the connections of a load process: from from on, below to.
@@ -153,16 +144,15 @@ func (p *Plan) Range(load int) (from, to int) {
 	return load * p.Conns / p.Loads, (load + 1) * p.Conns / p.Loads
 }
 
-// near is how many load processes the connections of a node are in at first.
 const near = 8
 
-// Near returns how many load processes have connections to a node: 8, or all if there are fewer.
+// Near is how many load processes have connections to a node: 8, or all if there are fewer.
 func (p *Plan) Near() int { return min(near, p.Loads) }
 
-// Home returns the node that a connection goes to first. Few load processes have connections to a node, an equal part each: when a node
-// fails, each of them has some thousand clients to bring back, and keeps its part of a processor's cache while it does; and no single one
-// has them all. The connections of a load process to a node have consecutive numbers, and processes begin with different nodes. So
-// while all connect one connection after the other, a process keeps a node busy, and is not woken for each answer.
+// Home returns the node of a connection at first. Few load processes have connections to a node, an equal part each:
+// when it fails, each has some thousand clients to bring back, and keeps its part of a processor's cache; and no single
+// one has them all. A process's connections to a node have consecutive numbers, and processes begin with different
+// nodes: so while all connect one after the other, a process keeps a node busy, and is not woken for each answer.
 func (p *Plan) Home(conn int) int {
 	load := ((conn+1)*p.Loads - 1) / p.Conns
 	from, to := p.Range(load)

@@ -15,14 +15,13 @@ import (
 // tick is the unit of times in /proc (USER_HZ, which is 100 on all systems that Go supports).
 const tick = 10 * time.Millisecond
 
-// CPU is the time that a process has used so far, user and system, of all threads; to 10 ms. It is 0 for a process that
-// has ended.
+// CPU is the user and system time of a process, to 10 ms; 0 if it has ended.
 func CPU(pid int) time.Duration {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0
 	}
-	// The name of the command, in parentheses, may hold anything.
+	// The name of the command, in parentheses, may have anything in it.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 13 {
 		return 0
@@ -36,19 +35,17 @@ type Memory struct {
 	PSS int64 `json:"pss"` // resident, with its part of shared memory
 }
 
-// Add adds the memory of another process.
 func (m *Memory) Add(o Memory) {
 	m.RSS += o.RSS
 	m.PSS += o.PSS
 }
 
-// MemoryOf reads the memory of a process. It costs the kernel a walk through its pages.
+// MemoryOf costs the kernel a walk through the process's pages.
 func MemoryOf(pid int) Memory {
 	values := keyed(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	return Memory{RSS: values["Rss"] << 10, PSS: values["Pss"] << 10}
 }
 
-// Machine is the usage of the machine as a whole.
 type Machine struct {
 	Busy      time.Duration `json:"busy"`      // of all processors since the start, in user and kernel
 	Available int64         `json:"available"` // bytes of memory that programs could have
@@ -58,7 +55,6 @@ type Machine struct {
 	Loopback  int64         `json:"loopback"`  // bytes that went through the loopback device since the start, headers included
 }
 
-// ReadMachine reads the usage of the machine.
 func ReadMachine() Machine {
 	memory := keyed("/proc/meminfo")
 	m := Machine{Available: memory["MemAvailable"] << 10, Slab: memory["Slab"] << 10, Loopback: keyed("/proc/net/dev")["lo"]}
@@ -81,7 +77,7 @@ func ReadMachine() Machine {
 // Available is the memory that programs could have, in bytes.
 func Available() int64 { return keyed("/proc/meminfo")["MemAvailable"] << 10 }
 
-// Setting reads the first number of a file of /proc/sys; false if it cannot be read.
+// Setting reads the first number of a file of /proc/sys.
 func Setting(name string) (int64, bool) {
 	fields := strings.Fields(text("/proc/sys/" + name))
 	if len(fields) == 0 {
@@ -91,19 +87,19 @@ func Setting(name string) (int64, bool) {
 	return v, err == nil
 }
 
-// Places is the size of the kernel's table of TCP connections, or 0 if it does not tell, as before Linux 6.1.
+// Places is the size of the kernel's table of TCP connections; 0 before Linux 6.1.
 func Places() int64 {
 	n, _ := Setting("net/ipv4/tcp_ehash_entries")
 	return max(n, -n) // it is negative for the table of the machine in a network that has none of its own
 }
 
-// text returns a file, or no text if it cannot be read, as with a process that has ended.
+// text returns "" if the file cannot be read, as of a process that has ended.
 func text(file string) string {
 	data, _ := os.ReadFile(file)
 	return string(data)
 }
 
-// keyed reads the first number of lines of a name, a colon and numbers.
+// keyed reads lines of a name, a colon and numbers.
 func keyed(file string) map[string]int64 {
 	values := map[string]int64{}
 	for line := range strings.Lines(text(file)) {

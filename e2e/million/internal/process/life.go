@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Life has the processes of a program that is started again, one after the other. Its methods may be called from any goroutine.
+// Life has the processes of a program that is started again. Any goroutine may call its methods.
 type Life struct {
 	mu   sync.Mutex
 	now  *Process
 	past time.Duration // CPU of the processes before
 }
 
-// Begin starts the program. The process before, if there was one, has ended.
+// Begin starts the program. The process before has ended.
 func (l *Life) Begin(logs, name string, cmd *exec.Cmd) (*Process, error) {
 	p, err := Launch(logs, name, cmd)
 	if err != nil {
@@ -30,25 +30,23 @@ func (l *Life) Begin(logs, name string, cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// Current is the process that runs, or has ended last; nil before the first one.
+// Current is the last process; nil before the first one.
 func (l *Life) Current() *Process {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.now
 }
 
-// PID of the process.
 func (l *Life) PID() int { return l.Current().PID() }
 
-// CPU that all processes have used.
+// CPU of all processes.
 func (l *Life) CPU() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.past + l.now.CPU()
 }
 
-// Running tells whether the program runs.
 func (l *Life) Running() bool { return l.Current().Running() }
 
-// Ended is the error for a program that should not have ended.
+// Ended is as Process.Ended.
 func (l *Life) Ended() error { return l.Current().Ended() }

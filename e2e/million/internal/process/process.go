@@ -15,7 +15,6 @@ import (
 	"github.com/gyrohq/gyro/e2e/million/internal/proc"
 )
 
-// Process is a program that a stand runs. It does not outlive the stand.
 type Process struct {
 	Name   string
 	cmd    *exec.Cmd
@@ -23,7 +22,7 @@ type Process struct {
 	exited chan struct{}
 }
 
-// Launch starts a program, whose output goes to a file of its own in the folder of logs.
+// Launch starts a program, whose output goes to a file in the folder of logs.
 func Launch(logs, name string, cmd *exec.Cmd) (*Process, error) {
 	p := &Process{Name: name, cmd: cmd, log: filepath.Join(logs, name+".log"), exited: make(chan struct{})}
 	file, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -35,7 +34,8 @@ func Launch(logs, name string, cmd *exec.Cmd) (*Process, error) {
 		cmd.Stdout = file
 	}
 	cmd.Stderr = file
-	// In a group of its own, so that a Ctrl-C reaches this program alone, which then ends the others; killed with this program.
+	// In a group of its own, so that Ctrl-C reaches this program alone, which then ends the others; killed with this
+	// program.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -47,10 +47,9 @@ func Launch(logs, name string, cmd *exec.Cmd) (*Process, error) {
 	return p, nil
 }
 
-// PID of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// CPU that the process has used, also when it has ended.
+// CPU also of a process that has ended.
 func (p *Process) CPU() time.Duration {
 	if !p.Running() {
 		return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
@@ -58,10 +57,8 @@ func (p *Process) CPU() time.Duration {
 	return proc.CPU(p.PID())
 }
 
-// Exited is closed when the process has ended.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Running tells whether the process has not ended.
 func (p *Process) Running() bool {
 	select {
 	case <-p.exited:
@@ -71,10 +68,10 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Signal sends a signal. A process that has ended gets none.
+// Signal does nothing to a process that has ended.
 func (p *Process) Signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
-// Kill ends the process by SIGKILL, and returns when it has ended.
+// Kill returns when the process has ended.
 func (p *Process) Kill() {
 	p.Signal(syscall.SIGKILL)
 	<-p.exited
@@ -85,17 +82,14 @@ func (p *Process) Ended() error {
 	return fmt.Errorf("%s has ended: %s\n%s", p.Name, p.cmd.ProcessState, p.Tail())
 }
 
-// Tail is the end of the log.
 func (p *Process) Tail() string {
 	data, _ := os.ReadFile(p.log) // it may have written nothing
 	const most = 2 << 10
 	return string(data[max(0, len(data)-most):])
 }
 
-// Patience is how long a program may take until it answers.
 const Patience = time.Minute
 
-// Await polls until a process answers.
 func (p *Process) Await(ctx context.Context, answers func() error) error {
 	deadline := time.Now().Add(Patience)
 	for {

@@ -24,7 +24,6 @@ func (r *Report) HTML() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// chart is a diagram of lines.
 type chart struct {
 	Title  string
 	X, Y   string // titles of the axes
@@ -96,7 +95,6 @@ func (r *Report) charts() []chart {
 	return list
 }
 
-// scaled sets the ends of the axes.
 func (c chart) scaled() chart {
 	c.low = math.Inf(1)
 	for _, l := range c.Lines {
@@ -117,7 +115,7 @@ func (c chart) scaled() chart {
 	return c
 }
 
-// nice returns the next of 1, 2 and 5 times a power of ten that is not below v.
+// nice rounds v up to 1, 2 or 5 times a power of ten.
 func nice(v float64) float64 {
 	if v <= 0 {
 		return 1
@@ -143,7 +141,6 @@ func (c *chart) y(v float64) float64 {
 	return chartHeight - marginBottom - part*(chartHeight-marginTop-marginBottom)
 }
 
-// SVG draws the chart.
 func (c chart) SVG() template.HTML {
 	var b strings.Builder
 	escape := template.HTMLEscapeString
@@ -180,7 +177,7 @@ func (c chart) SVG() template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // all texts are escaped above
 }
 
-// ticks are the values of the lines on the vertical axis.
+// ticks are the lines on the vertical axis.
 func (c *chart) ticks() (list []float64) {
 	if c.Log {
 		for v := c.low; v <= c.top*1.01; v *= 10 {

@@ -16,7 +16,6 @@ import (
 	"github.com/gyrohq/gyro/e2e/million/internal/books"
 )
 
-// Report is the result of a run.
 type Report struct {
 	Title      string    `json:"title"`
 	Began      time.Time `json:"began"`
@@ -43,7 +42,6 @@ type Report struct {
 	Failure     string            `json:"failure,omitempty"`
 }
 
-// Section has the results of a phase.
 type Section struct {
 	Name    string  `json:"name"`
 	Title   string  `json:"title"`
@@ -53,7 +51,6 @@ type Section struct {
 	Failure string  `json:"failure,omitempty"`
 }
 
-// Row is a figure, or a text.
 type Row struct {
 	Name  string  `json:"name"`
 	Value float64 `json:"value"`
@@ -61,26 +58,23 @@ type Row struct {
 	Text  string  `json:"text,omitempty"`
 }
 
-// Curve is drawn: deliveries per second, and the 99th percentile of their times in milliseconds.
+// Curve: deliveries per second, and the 99th percentile of their times in milliseconds.
 type Curve struct {
 	Name   string  `json:"name"`
 	Points []Point `json:"points"`
 }
 
-// Point of a curve.
 type Point struct {
 	X float64 `json:"x"`
 	Y float64 `json:"y"`
 }
 
-// Sample is a second of the run.
 type Sample struct {
 	At      float64 `json:"at"` // seconds since the beginning
 	Phase   string  `json:"phase"`
 	Live    int     `json:"live"`
 	Waiting int     `json:"waiting"`
 	Rate    float64 `json:"rate"` // deliveries per second
-	// Processors.
 	Servers float64 `json:"servers"`
 	Redis   float64 `json:"redis"`
 	Load    float64 `json:"load"`
@@ -118,7 +112,6 @@ func (r *Report) Write(folder string) error {
 	return nil
 }
 
-// Text is the table for a terminal.
 func (r *Report) Text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%s, %.0f s; %d processors, %d MB of memory, Linux %s\n", r.Title, r.Began.UTC().Format(time.RFC3339), r.Seconds,
@@ -151,7 +144,7 @@ func (r *Report) Text() string {
 	return b.String()
 }
 
-// All returns the sections, and after them one with the books of the whole run.
+// All returns the sections, and one with the books of the whole run.
 func (r *Report) All() []Section {
 	last := Section{Name: "books", Title: "Books of every message"}
 	for _, kind := range []struct {
@@ -179,7 +172,7 @@ func (r *Report) All() []Section {
 	return append(slices.Clip(r.Sections), last)
 }
 
-// Number writes a value with separators of thousands, and with decimals if it is small.
+// Number has separators of thousands, and decimals if v is small.
 func Number(v float64) string {
 	decimals := 0
 	switch abs := max(v, -v); {

@@ -1,5 +1,5 @@
-// Package sizing is a model of the resources of a cluster while its clients wait: so much for each node, connection,
-// shard and channel. It is fitted on the report of a small run, and predicts the resources of a larger one.
+// Package sizing is a model of the resources of a cluster while its clients wait: for each node, connection, shard and
+// channel. It is fitted on the report of a small run, and predicts a larger one.
 package sizing
 
 import (
@@ -32,30 +32,29 @@ type Model struct {
 }
 
 // Commands of nodes to Redis while clients wait, per second, commands within scripts counted, as INFO commandstats
-// shows: the position of a channel is checked every 40 seconds, a client in a channel with presence is renewed every 25
-// seconds, and each link marks its shard every second, once its node keeps a history there.
+// shows: the position of a channel is checked every 40 seconds, a client with presence is renewed every 25 seconds, and
+// each link marks its shard every second, once its node keeps a history there.
 const (
 	check   = 1.0 / 40
 	renewal = 6.0 / 25
 	mark    = 4.0
 )
 
-// batched is the cost to Redis of a command of a check, relative to a command of a renewal or a mark: the checks of a
-// node are plain commands that come together, and a script renews one client. Runs with 170,000 and a million
-// connections, whose checks are an eighth and nearly half of the commands, have shown it.
+// batched is the cost of a command of a check, relative to a renewal or a mark: the checks of a node are plain commands
+// that come together, and a script renews one client. Runs with 170,000 and a million connections, whose checks are an
+// eighth and nearly half of the commands, have shown it.
 const batched = 0.45
 
 // alone is the CPU of a Redis server without connections, in processors.
 const alone = 0.0018
 
-// link is the memory of a node for each shard, in MB: buffers, and a queue of calls. Nodes with 5 and 20 shards have shown it.
+// link is the memory of a node for each shard, in MB: buffers, and a queue of calls, as nodes with 5 and 20 shards show.
 const link = 0.5
 
-// Size of a run.
 type Size struct{ Conns, Nodes, Shards int }
 
-// channels returns how many channels nodes subscribe to, a channel counting for each node that has subscribers, how
-// many of these channels have positions that are checked, and how many clients are in channels with presence.
+// channels returns how many channels nodes subscribe to, counted for each node with subscribers, how many of them have
+// positions that are checked, and how many clients are in channels with presence.
 func (s Size) channels() (subscribed, positioned, present float64, err error) {
 	p, err := plan.New(s.Conns, s.Nodes, 1)
 	if err != nil {
@@ -64,7 +63,7 @@ func (s Size) channels() (subscribed, positioned, present float64, err error) {
 	for class := range plan.Classes {
 		n := p.Channels(class)
 		size := p.Members(class) / n
-		// How many of the nodes have a subscriber, if subscribers are anywhere.
+		// The nodes with a subscriber, if subscribers are anywhere.
 		reach := float64(s.Nodes) * (1 - math.Pow(1-1/float64(s.Nodes), float64(size)))
 		subscribed += float64(n) * reach
 		if class.Recoverable() {
@@ -74,7 +73,7 @@ func (s Size) channels() (subscribed, positioned, present float64, err error) {
 	return subscribed, positioned, float64(p.Members(plan.Room)), nil
 }
 
-// Fit returns the model that a run with the phases empty, connect and idle shows.
+// Fit wants a run with the phases empty, connect and idle.
 func Fit(r *report.Report) (*Model, error) {
 	var missing error
 	get := func(section, row string) float64 {
@@ -114,7 +113,7 @@ func Fit(r *report.Report) (*Model, error) {
 	return m, missing
 }
 
-// Row is a prediction of a row of phase idle, and the measured value if there is one.
+// Row is a predicted row of phase idle, and the measured value if any.
 type Row struct {
 	Name      string
 	Predicted float64
@@ -130,7 +129,6 @@ func (r Row) Off() float64 {
 	return r.Predicted/r.Measured - 1
 }
 
-// Predict returns the resources of a run of a size while its clients wait.
 func (m *Model) Predict(s Size) ([]Row, error) {
 	subscribed, positioned, present, err := s.channels()
 	if err != nil {
@@ -150,7 +148,6 @@ func (m *Model) Predict(s Size) ([]Row, error) {
 	}, nil
 }
 
-// Compare predicts a run, and puts the measured values beside.
 func (m *Model) Compare(r *report.Report) ([]Row, error) {
 	rows, err := m.Predict(Size{r.Conns, r.Nodes, r.Shards})
 	for i := range rows {

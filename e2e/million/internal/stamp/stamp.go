@@ -1,5 +1,5 @@
-// Package stamp reads and writes the data of a publication of a run: its number in its channel, which shows subscribers
-// whether publications are lost, repeated or out of order, and the time when it was due, which shows how long it took.
+// Package stamp reads and writes the data of publications: the number in the channel, which shows losses, repetitions
+// and disorder, and the time when it was due, which shows the delay.
 package stamp
 
 import (
@@ -15,7 +15,7 @@ type Stamp struct {
 
 const number, due, padding, end = `{"n":`, `,"t":`, `,"x":"`, `"}`
 
-// Append appends a payload of size bytes, or somewhat more if that is too small. It is JSON.
+// Append appends JSON of size bytes, or somewhat more if that is too small.
 func (s Stamp) Append(dst []byte, size int) []byte {
 	start := len(dst)
 	dst = strconv.AppendUint(append(dst, number...), s.Number, 10)
@@ -48,7 +48,7 @@ func Parse(data []byte) (s Stamp, ok bool) {
 	return Stamp{n, t}, true
 }
 
-// field returns the text between a key at the beginning of data and the next key, at the beginning of the rest.
+// field returns the text between key, at the beginning, and the next key, which begins the rest.
 func field(data []byte, key, next string) (value, rest []byte, ok bool) {
 	if len(data) < len(key) || string(data[:len(key)]) != key {
 		return nil, nil, false
