@@ -113,7 +113,7 @@ var conversation = gyro.Config{
 func TestClient(t *testing.T) {
 	t.Parallel()
 	server := gyrotest.NewServer(t, conversation)
-	l, f := listener{make(chan string, 100)}, follower{listener{make(chan string, 100)}}
+	l, outcomes, f := listener{make(chan string, 100)}, listener{make(chan string, 100)}, follower{listener{make(chan string, 100)}}
 	o := mobile.NewOptions()
 	o.TimeoutMillis = wait.Limit.Milliseconds() // the default is too short for a busy machine
 	o.TokenSource, o.Protobuf = source{"ann"}, true
@@ -121,7 +121,7 @@ func TestClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	box, err := mobile.NewOutbox(c, filepath.Join(t.TempDir(), "outbox"), l)
+	box, err := mobile.NewOutbox(c, filepath.Join(t.TempDir(), "outbox"), outcomes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,8 +133,8 @@ func TestClient(t *testing.T) {
 	c.Connect()
 	l.expect(t, "connecting 0 connect called")
 	l.expect(t, "connected websocket {}")
-	l.expect(t, "outcome key0 call key0 0 ")
-	l.expect(t, "outcome key1  103 permission denied")
+	outcomes.expect(t, "outcome key0 call key0 0 ")
+	outcomes.expect(t, "outcome key1  103 permission denied")
 	s, err := c.NewSubscription("news", &mobile.SubscribeOptions{TokenSource: source{"ann"}}, f)
 	if err != nil {
 		t.Fatal(err)
