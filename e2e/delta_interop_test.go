@@ -13,8 +13,7 @@ import (
 	"github.com/gyrohq/gyro/internal/fossil/fossiltest"
 )
 
-// deltaInterop has each implementation of Fossil deltas apply the deltas of the other. The other
-// is the one that the Go SDK uses.
+// deltaInterop has each implementation of Fossil deltas apply the deltas of the other, which the Go SDK uses.
 func deltaInterop(t *testing.T, base, target []byte) {
 	t.Helper()
 	ours := fossil.Append(nil, base, target)
@@ -27,7 +26,6 @@ func deltaInterop(t *testing.T, base, target []byte) {
 	}
 }
 
-// relative changes p in a few random places.
 func relative(r *rand.Rand, p []byte) []byte {
 	out := bytes.Clone(p)
 	for range 1 + r.IntN(4) {

@@ -53,8 +53,7 @@ func (p *echoPeer) Writable() {
 
 func (p *echoPeer) Closed(err error) { p.closed <- err }
 
-// TestWebSocketInterop speaks to the transport with an independent client, with
-// every kind of compression that the client knows.
+// TestWebSocketInterop speaks to the transport with an independent client, with every compression that it knows.
 func TestWebSocketInterop(t *testing.T) {
 	for _, compression := range []bool{false, true} {
 		for name, mode := range map[string]wsclient.CompressionMode{

@@ -34,7 +34,6 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// patience bounds what has to happen sooner or later.
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
@@ -45,7 +44,7 @@ func TestMain(m *testing.M) {
 	os.Exit(rig.Run(m))
 }
 
-// startDNS runs a name server that knows every host: it is 127.0.0.1.
+// startDNS: every host is 127.0.0.1.
 func startDNS(t *testing.T) (addr string) {
 	t.Helper()
 	addr = fmt.Sprintf("127.0.0.1:%d", rig.Port(t))
@@ -64,20 +63,18 @@ func startDNS(t *testing.T) (addr string) {
 	return addr
 }
 
-// authority is a running pebble.
 type authority struct {
 	server *httptest.Server
 	roots  *x509.CertPool // of the certificates that it issues
 	out    logtest.Buffer
 }
 
-// orders returns the number of certificates that the authority has issued.
 func (a *authority) orders() int {
 	return strings.Count(a.out.String(), "Issued certificate serial")
 }
 
-// startAuthority runs a pebble that issues certificates for this many seconds, looks for
-// challenges at these ports, and refuses blocked.example.
+// startAuthority runs a pebble that issues certificates for seconds, looks for challenges at these ports, and refuses
+// blocked.example.
 func startAuthority(t *testing.T, seconds uint64, tlsPort, httpPort int) *authority {
 	t.Helper()
 	a := &authority{roots: x509.NewCertPool()}
@@ -95,7 +92,6 @@ func startAuthority(t *testing.T, seconds uint64, tlsPort, httpPort int) *author
 	return a
 }
 
-// server is a Gyro with certificates by ACME.
 type server struct {
 	*rig.Server
 	t    *testing.T
@@ -103,7 +99,6 @@ type server struct {
 	ca   *authority
 }
 
-// startServer runs Gyro, and stops it with the test. Its log has the port.
 func startServer(t *testing.T, a *authority, port int, dir string, autocert map[string]any) *server {
 	t.Helper()
 	autocert["enabled"], autocert["cache_dir"], autocert["email"] = true, filepath.Join(dir, "cache"), "admin@rt.example"
@@ -138,13 +133,12 @@ func startServer(t *testing.T, a *authority, port int, dir string, autocert map[
 	return s
 }
 
-// dial makes a handshake in which the client verifies the certificate.
 func (s *server) dial(host string) (*tls.Conn, error) {
 	dialer := &net.Dialer{Timeout: patience}
 	return tls.DialWithDialer(dialer, "tcp", s.addr, &tls.Config{ServerName: host, RootCAs: s.ca.roots})
 }
 
-// serial returns the serial number of the certificate for a host, empty if there is none.
+// serial of the certificate for a host; empty if there is none.
 func (s *server) serial(host string) string {
 	s.t.Helper()
 	c, err := s.dial(host)
@@ -155,9 +149,8 @@ func (s *server) serial(host string) string {
 	return c.ConnectionState().PeerCertificates[0].SerialNumber.String()
 }
 
-// TestIssuance: by both challenges, the first handshake already gets a certificate, which
-// clients verify; it is renewed in time, while connections stay; and it survives a restart
-// without the authority.
+// TestIssuance: by both challenges, the first handshake gets a certificate, which clients verify; it is renewed in time,
+// while connections stay; and it survives a restart without the authority.
 func TestIssuance(t *testing.T) {
 	const host = "rt.example"
 	for name, byHTTP := range map[string]bool{"tls-alpn-01": false, "http-01": true} {
@@ -206,7 +199,7 @@ func TestIssuance(t *testing.T) {
 	}
 }
 
-// TestRefused: what the authority refuses is in the log, and other hosts are not affected.
+// TestRefused: what the authority refuses is in the log, and other hosts go on.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	port := rig.Port(t)

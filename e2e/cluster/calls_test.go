@@ -10,10 +10,9 @@ import (
 	"time"
 )
 
-// callTimeout bounds a call.
 const callTimeout = 15 * time.Second
 
-// calls are those that several nodes have to answer, or that operators make of a cluster.
+// calls that several nodes have to answer, or that operators make of a cluster.
 func (f *fleet) calls() []call {
 	user := map[string]any{"user": "nobody-is-this"}
 	withChannel := map[string]any{"user": "nobody-is-this", "channel": "plain:x"}
@@ -50,25 +49,21 @@ func (f *fleet) calls() []call {
 	}
 }
 
-// call is one of them, made at node i.
 type call struct {
 	name string
 	make func(ctx context.Context, i int) error
 }
 
-// outcome of one call.
 type outcome struct {
 	at, took time.Duration // when it began, and how long it took
 	err      error
 }
 
-// outcomes of calls of one kind. Any goroutine may add some.
 type outcomes struct {
 	mu   sync.Mutex
 	list []outcome
 }
 
-// add makes a call and keeps its outcome.
 func (o *outcomes) add(began time.Time, c call, i int) {
 	ctx, cancel := context.WithTimeout(context.Background(), callTimeout)
 	defer cancel()
@@ -80,7 +75,6 @@ func (o *outcomes) add(began time.Time, c call, i int) {
 	o.list = append(o.list, one)
 }
 
-// took returns the durations of all calls, the shortest first.
 func (o *outcomes) took() (list []time.Duration) {
 	for _, one := range o.list {
 		list = append(list, one.took)
@@ -89,7 +83,6 @@ func (o *outcomes) took() (list []time.Duration) {
 	return list
 }
 
-// quantile of a sorted list.
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -97,7 +90,6 @@ func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
-// String tells of all calls.
 func (o *outcomes) String() string {
 	all := o.took()
 	text := fmt.Sprintf("%4d calls, p50 %s, p99 %s, max %s", len(all), ms(quantile(all, 0.5)), ms(quantile(all, 0.99)), ms(quantile(all, 1)))

@@ -30,7 +30,7 @@ func few(t *testing.T, e *engine, n int) {
 	resumed(t, f)
 }
 
-// signs checks signs of life: each node sends one every 3 s, and its size does not grow with the nodes.
+// signs: each node sends a sign of life every 3 s, and its size does not grow with the nodes.
 func signs(t *testing.T, f *fleet) {
 	const rounds = 1
 	heard, stop := f.listen()
@@ -56,7 +56,7 @@ func signs(t *testing.T, f *fleet) {
 	}
 }
 
-// rounds returns how many signs of life the node gave that gave the fewest, of so many nodes.
+// rounds returns the signs of life of the node that gave the fewest.
 func (t *told) rounds(nodes int) (least int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -71,7 +71,7 @@ func (t *told) rounds(nodes int) (least int64) {
 	return least
 }
 
-// answers checks that what all nodes are asked is whole, at each node.
+// answers checks that answers of all nodes are whole, at each node.
 func answers(t *testing.T, f *fleet) {
 	ctx, n := t.Context(), len(f.nodes)
 	for i := range f.nodes {
@@ -95,7 +95,6 @@ func answers(t *testing.T, f *fleet) {
 	}
 }
 
-// commands subscribes a user of another node each time, and unsubscribes it.
 func (f *fleet) commands() {
 	f.tb.Helper()
 	for i := range f.nodes {
@@ -109,7 +108,6 @@ func (f *fleet) commands() {
 	}
 }
 
-// has tells whether a connection of a user has a channel.
 func (f *fleet) has(user, channel string) bool {
 	f.tb.Helper()
 	var res struct {
@@ -128,7 +126,6 @@ func (f *fleet) has(user, channel string) bool {
 	return false
 }
 
-// channels are the answer of a node to channels.
 type channels struct {
 	Channels map[string]struct {
 		NumClients int `json:"num_clients"`
@@ -141,8 +138,8 @@ func (f *fleet) channels(ctx context.Context, i int) (c channels, err error) {
 	return c, err
 }
 
-// killed checks what is answered beside a node that was killed: commands succeed, and what needs an answer of all nodes names it. How
-// soon that is known is tested in virtual time (internal/cluster), and measured by TestTable.
+// killed: beside a killed node, commands succeed, and what needs an answer of all nodes names it. How soon that is known
+// is tested in virtual time (internal/cluster), and measured by TestTable.
 func killed(t *testing.T, f *fleet) {
 	victim := len(f.nodes) - 1
 	name := fmt.Sprintf("node-%d", victim)
@@ -163,7 +160,7 @@ func killed(t *testing.T, f *fleet) {
 	f.ready(victim)
 }
 
-// resumed suspends a node, gives a command meanwhile, and checks that the node hears of it when it goes on.
+// resumed: a suspended node hears of a command when it goes on.
 func resumed(t *testing.T, f *fleet) {
 	const victim = 1
 	f.client(victim, "sleeper")

@@ -17,13 +17,10 @@ import (
 	"github.com/gyrohq/gyro/e2e/internal/rig"
 )
 
-// prefix of everything that the nodes have at their engine.
 const prefix = "fleet"
 
-// engine is what the nodes share.
 type engine struct {
-	name string
-	// config is the part of a node's configuration.
+	name   string
 	config string
 	// broker makes one that hears what the nodes tell each other.
 	broker func() (broker.Broker, error)
@@ -31,7 +28,6 @@ type engine struct {
 	nats   *rig.NATS
 }
 
-// newEngine starts what an engine needs. It ends with the test.
 func newEngine(tb testing.TB, name string, shards int) *engine {
 	tb.Helper()
 	e := &engine{name: name}
@@ -82,10 +78,8 @@ func overRedis(cfg redis.Config) func() (broker.Broker, error) {
 	}
 }
 
-// history tells whether the engine keeps some.
 func (e *engine) history() bool { return e.nats == nil }
 
-// work is what an engine has done so far.
 type work struct {
 	cpu time.Duration // of the servers; those of NATS are in the process of the test
 	// calls by command, or messages got and passed on.
@@ -94,7 +88,6 @@ type work struct {
 	in, out int64
 }
 
-// work reads what the engine has done.
 func (e *engine) work(tb testing.TB) work {
 	tb.Helper()
 	w := work{calls: make(map[string]int64)}
@@ -135,7 +128,7 @@ func number(tb testing.TB, text string) int64 {
 	return n
 }
 
-// since returns what was done after before, without the calls that the measurement itself makes.
+// since leaves out the calls of the measurement itself.
 func (w work) since(before work) work {
 	d := work{cpu: w.cpu - before.cpu, calls: make(map[string]int64), in: w.in - before.in, out: w.out - before.out}
 	for name, n := range w.calls {
@@ -147,7 +140,6 @@ func (w work) since(before work) work {
 	return d
 }
 
-// connections returns how many the nodes have to all servers, and how many of them carry PUB/SUB.
 func (e *engine) connections() (all, pubsub int) {
 	if e.nats != nil {
 		return e.nats.Connections(), 0
@@ -159,7 +151,6 @@ func (e *engine) connections() (all, pubsub int) {
 	return all + pubsub, pubsub
 }
 
-// buffered returns the most bytes that wait for one connection now.
 func (e *engine) buffered(tb testing.TB) (most int64) {
 	for _, s := range e.redis {
 		for _, field := range strings.Fields(s.Do("CLIENT", "LIST", "TYPE", "pubsub")) {

@@ -26,10 +26,8 @@ import (
 	"github.com/gyrohq/gyro/internal/cluster/control"
 )
 
-// patience bounds what a test waits for. Nothing that works takes anywhere near as long.
 const patience = 2 * time.Minute
 
-// fleet is a cluster of nodes, each a process.
 type fleet struct {
 	tb     testing.TB
 	engine *engine
@@ -38,7 +36,7 @@ type fleet struct {
 	http   *http.Client
 }
 
-// newFleet starts nodes, and returns when each of them knows all. It ends with the test.
+// newFleet returns when each node knows all. It ends with the test.
 func newFleet(tb testing.TB, e *engine, nodes int) *fleet {
 	tb.Helper()
 	f := &fleet{tb: tb, engine: e, file: filepath.Join(tb.TempDir(), "config.json"), nodes: make([]*rig.Server, nodes)}
@@ -90,7 +88,6 @@ func (f *fleet) config() string {
 	` + f.engine.config + `}`
 }
 
-// launch starts the process of a node.
 func (f *fleet) launch(i int) {
 	f.tb.Helper()
 	var err error
@@ -101,7 +98,6 @@ func (f *fleet) launch(i int) {
 	}
 }
 
-// ready waits until a node answers.
 func (f *fleet) ready(i int) {
 	f.tb.Helper()
 	f.until(fmt.Sprintf("an answer of node %d", i), func() bool {
@@ -117,7 +113,7 @@ func (f *fleet) until(what string, done func() bool) {
 	}
 }
 
-// know waits until each of these nodes lists as many nodes in its info, and returns how long that took.
+// know waits until each of these nodes lists so many, and returns how long that took.
 func (f *fleet) know(nodes []int, listed int) time.Duration {
 	f.tb.Helper()
 	began := time.Now()
@@ -130,7 +126,6 @@ func (f *fleet) know(nodes []int, listed int) time.Duration {
 	return time.Since(began)
 }
 
-// listed returns the names of the nodes in the info of node i.
 func (f *fleet) listed(i int) (names []string, err error) {
 	var res struct{ Nodes []struct{ Name string } }
 	err = f.call(context.Background(), i, "info", struct{}{}, &res)
@@ -140,12 +135,10 @@ func (f *fleet) listed(i int) (names []string, err error) {
 	return names, err
 }
 
-// call calls a method of the server API at a node.
 func (f *fleet) call(ctx context.Context, i int, method string, params, result any) error {
 	return rig.Call(ctx, f.http, f.nodes[i].Addr, method, params, result)
 }
 
-// get reads what a node has at a path.
 func (f *fleet) get(ctx context.Context, i int, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+f.nodes[i].Addr+path, http.NoBody)
 	if err != nil {
@@ -168,7 +161,7 @@ func (f *fleet) do(req *http.Request) ([]byte, error) {
 	return body, err
 }
 
-// vitals returns the names of the nodes that the admin interface tells of, and of those that did not answer it.
+// vitals returns the nodes of the admin interface, and those that did not answer it.
 func (f *fleet) vitals(ctx context.Context, i int) (all, silent []string, err error) {
 	body, err := f.get(ctx, i, "/admin/nodes")
 	if err != nil {
@@ -187,7 +180,7 @@ func (f *fleet) vitals(ctx context.Context, i int) (all, silent []string, err er
 	return all, silent, err
 }
 
-// snapshot returns how many nodes have connections in a snapshot, and how many connections there are.
+// snapshot counts the nodes with connections, and the connections.
 func (f *fleet) snapshot(ctx context.Context, i int) (nodes, connections int, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+f.nodes[i].Addr+"/api/snapshot", strings.NewReader("{}"))
 	if err != nil {
@@ -215,7 +208,6 @@ func (f *fleet) snapshot(ctx context.Context, i int) (nodes, connections int, er
 	return len(last.Summary.Nodes), last.Summary.Connections, nil
 }
 
-// all returns the numbers of all nodes but some.
 func (f *fleet) all(but ...int) (list []int) {
 	for i := range f.nodes {
 		if !slices.Contains(but, i) {
@@ -225,7 +217,6 @@ func (f *fleet) all(but ...int) (list []int) {
 	return list
 }
 
-// cpu returns the CPU time of all nodes so far.
 func (f *fleet) cpu() (sum time.Duration) {
 	for _, n := range f.nodes {
 		sum += cpuOf(f.tb, n.PID())
@@ -233,7 +224,6 @@ func (f *fleet) cpu() (sum time.Duration) {
 	return sum
 }
 
-// wakeups returns how often all nodes have waited for something so far.
 func (f *fleet) wakeups() (sum int64) {
 	for _, n := range f.nodes {
 		sum += wakeupsOf(f.tb, n.PID())
@@ -241,7 +231,6 @@ func (f *fleet) wakeups() (sum int64) {
 	return sum
 }
 
-// client connects a user to a node, with subscriptions.
 func (f *fleet) client(i int, user string, channels ...string) (*client.Client, []*client.Subscription) {
 	f.tb.Helper()
 	c, err := client.New(f.nodes[i].WS(), client.Options{Token: rig.Token(map[string]any{"sub": user})})
@@ -269,14 +258,13 @@ func (f *fleet) client(i int, user string, channels ...string) (*client.Client, 
 	return c, subs
 }
 
-// told is what the nodes told all others: messages, and their bytes, by kind.
+// told has the messages to all others, and their bytes, by kind.
 type told struct {
 	mu              sync.Mutex
 	messages, bytes map[string]int64
 	senders         map[string]int64 // signs of life by sender
 }
 
-// listen hears what the nodes tell all others, until stop.
 func (f *fleet) listen() (heard *told, stop func()) {
 	f.tb.Helper()
 	heard = &told{messages: make(map[string]int64), bytes: make(map[string]int64), senders: make(map[string]int64)}
@@ -317,7 +305,6 @@ func (t *told) hear(data []byte) {
 	}
 }
 
-// nobody receives no publications.
 type nobody struct{}
 
 func (nobody) HandlePublication(string, broker.PublicationEvent) {}

@@ -66,7 +66,6 @@ func table(t *testing.T, name string, n int) {
 	}
 }
 
-// idle looks at nodes without clients.
 func idle(t *testing.T, f *fleet) {
 	n := float64(len(f.nodes))
 	time.Sleep(10 * time.Second) // the memory of the start is given back
@@ -99,7 +98,6 @@ func idle(t *testing.T, f *fleet) {
 	}
 }
 
-// fanOut publishes into a channel with a subscriber on each node.
 func fanOut(t *testing.T, f *fleet) {
 	const rate, lasts = 50, 10 * time.Second
 	name := "plain:fan"
@@ -169,7 +167,7 @@ func callAll(t *testing.T, f *fleet, state string, but ...int) {
 	}
 }
 
-// busy makes the calls while one node has all it can do.
+// busy: one node has all it can do.
 func busy(t *testing.T, f *fleet) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var load sync.WaitGroup
@@ -185,7 +183,6 @@ func busy(t *testing.T, f *fleet) {
 	load.Wait()
 }
 
-// command gives 100 commands a second for a minute.
 func command(t *testing.T, f *fleet) {
 	const rate, lasts = 100, time.Minute
 	kinds := []call{}
@@ -218,7 +215,6 @@ func command(t *testing.T, f *fleet) {
 		float64(heard.bytes["command"])/float64(max(1, heard.messages["command"])), buffered)
 }
 
-// storm makes 20 calls of channels at once, at one node and at 20.
 func storm(t *testing.T, f *fleet) {
 	for _, c := range f.calls()[1:2] {
 		for _, spread := range []bool{false, true} {
@@ -240,7 +236,7 @@ func storm(t *testing.T, f *fleet) {
 	}
 }
 
-// lose suspends or kills a node, and makes the calls at others from that moment on.
+// lose suspends or kills a node, and makes the calls at others from then on.
 func lose(t *testing.T, f *fleet, suspend bool) {
 	victim, state := len(f.nodes)-1, "killed"
 	began := time.Now()
@@ -290,7 +286,6 @@ func lose(t *testing.T, f *fleet, suspend bool) {
 	t.Logf("one node %s: all nodes know all %.1f s after its return", state, time.Since(at).Seconds())
 }
 
-// roll restarts all nodes, one after the other, in order.
 func roll(t *testing.T, f *fleet) {
 	heard, stop := f.listen()
 	at := time.Now()

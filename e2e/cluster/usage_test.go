@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// cpuOf returns the CPU time of a process, to the nanosecond, without that of threads that have ended. It is 0 for a
-// process that has ended.
+// cpuOf is to the nanosecond, without threads that have ended; 0 for a process that has.
 func cpuOf(tb testing.TB, pid int) (sum time.Duration) {
 	tb.Helper()
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid)) // the pattern is well-formed
@@ -25,7 +24,7 @@ func cpuOf(tb testing.TB, pid int) (sum time.Duration) {
 	return sum
 }
 
-// memoryOf returns the memory of a process in bytes: RSS counts what it shares with others in full, PSS its part of that.
+// memoryOf is in bytes: RSS counts shared memory in full, PSS its part of it.
 func memoryOf(tb testing.TB, pid int) (rss, pss int64) {
 	tb.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
@@ -43,7 +42,6 @@ func memoryOf(tb testing.TB, pid int) (rss, pss int64) {
 	return rss, pss
 }
 
-// wakeupsOf returns how often the threads of a process have waited for something so far.
 func wakeupsOf(tb testing.TB, pid int) (sum int64) {
 	tb.Helper()
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid)) // the pattern is well-formed

@@ -15,19 +15,17 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// balancer is a load balancer, and how it is run.
 type balancer struct {
 	name    string
 	program string
 	file    string // of its configuration
 	tls     bool
-	// args start the program with a file.
-	args func(dir, file string) []string
-	// text returns the configuration of the documentation or of deploy; here changes what is different in a test: pairs of old and new texts.
-	// Addresses, ports and paths of certificates are changed in all.
+	args    func(dir, file string) []string
+	// text is the configuration of the documentation or of deploy; here has the differences in a test, pairs of old and
+	// new texts, besides addresses, ports and paths of certificates.
 	text func(*testing.T) string
 	here func(*stand) []string
-	// refuses is what the log has when the load balancer knows no node that it would pass a client on to.
+	// refuses is in the log when the load balancer knows no node for a client.
 	refuses string
 }
 
@@ -36,7 +34,6 @@ var nginx = balancer{
 	args: rig.Nginx,
 }
 
-// compose is nginx as deploy/compose runs it.
 var compose = func() *balancer {
 	b := nginx
 	b.name = "compose"
@@ -49,7 +46,6 @@ var compose = func() *balancer {
 	return &b
 }()
 
-// balancers are those that nodes restart behind.
 var balancers = []*balancer{
 	compose,
 	func() *balancer {
@@ -102,7 +98,6 @@ var balancers = []*balancer{
 	},
 }
 
-// find returns the path of the program.
 func (b *balancer) find(t *testing.T) string {
 	t.Helper()
 	if b.program != "envoy" {
@@ -119,7 +114,6 @@ func (b *balancer) find(t *testing.T) string {
 	return path
 }
 
-// configuration is that of the load balancer for the nodes of a stand.
 func (b *balancer) configuration(s *stand) string {
 	s.t.Helper()
 	text := b.text(s.t)
@@ -150,7 +144,6 @@ func (b *balancer) configuration(s *stand) string {
 	).Replace(text)
 }
 
-// example returns a file of docs/load-balancers.md.
 func example(t *testing.T, name string) string {
 	t.Helper()
 	text, err := rig.Example("../..", name)
@@ -160,8 +153,9 @@ func example(t *testing.T, name string) string {
 	return text
 }
 
-// ingress is what the Ingress of the chart means to nginx: its paths, and the settings of its annotations. The NGINX ingress controller
-// takes nodes in turn, tries the next one if one refuses, and sets none aside. It also leaves out nodes that are not ready, which this does not.
+// ingress is the Ingress of the chart as nginx: its paths, and the settings of its annotations. The NGINX ingress
+// controller takes nodes in turn, tries the next one if one refuses, and sets none aside. It also leaves out nodes that
+// are not ready, which this does not.
 func ingress(t *testing.T) string {
 	t.Helper()
 	chart := func(name string) string {
@@ -202,8 +196,8 @@ server {
 	`+settings.String()+locations.String()+"}\n")
 }
 
-// TestRollingRestart: nodes restart one after the other, each as soon as the one before is ready again, and the load balancer has a node for
-// each client that comes back, at any time.
+// TestRollingRestart: nodes restart one after the other, each as soon as the one before is ready, and the load balancer
+// has a node for each client that comes back.
 func TestRollingRestart(t *testing.T) {
 	for _, b := range balancers {
 		t.Run(b.name, func(t *testing.T) {

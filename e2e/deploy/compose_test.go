@@ -1,5 +1,5 @@
-// Package deploy runs the services of deploy/compose without containers: the nodes and nginx with
-// their configuration files, and Redis; and the nodes behind the load balancers of docs/load-balancers.md.
+// Package deploy runs the services of deploy/compose without containers: nodes, nginx and Redis; and the nodes behind
+// the load balancers of docs/load-balancers.md.
 package deploy
 
 import (
@@ -29,7 +29,6 @@ func read(t *testing.T, name string) string {
 	return string(data)
 }
 
-// api calls a method at an address.
 func (s *stand) api(address, method string, params, result any) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
@@ -39,7 +38,6 @@ func (s *stand) api(address, method string, params, result any) {
 	}
 }
 
-// count returns how many connections a node says that it has.
 func (s *stand) count(node int) (n int) {
 	s.t.Helper()
 	var info struct {
@@ -57,7 +55,6 @@ func (s *stand) count(node int) (n int) {
 	return n
 }
 
-// checks runs the health check of the file for the first node.
 func (s *stand) checks(well bool) {
 	s.t.Helper()
 	const check = `test: ["CMD", "/gyro", "health", "--timeout", "2s"]`
@@ -161,7 +158,6 @@ func TestPrometheus(t *testing.T) {
 	}
 }
 
-// metrics of a node.
 func (s *stand) metrics(node int) string {
 	s.t.Helper()
 	resp, err := http.Get("http://" + s.internal[node] + "/metrics")

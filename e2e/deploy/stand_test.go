@@ -22,7 +22,7 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// hosts are the addresses of the nodes. Each node has another address, as machines have, so all nodes can use the same ports.
+// hosts: nodes have addresses of their own, as machines have, so all can use the same ports.
 var hosts = []string{"127.0.0.2", "127.0.0.3"}
 
 // stand is two nodes on a Redis behind a load balancer.
@@ -32,15 +32,12 @@ type stand struct {
 	front    *rig.Front
 	dir      string
 	nodes    []*rig.Server
-	// internal are the nodes' addresses for backends.
 	internal []string
-	// public and private are what the load balancer publishes; those of the documentation publish nothing for backends.
-	public, private string
-	// clients, backends and env start the nodes.
+	// public and private are what the load balancer publishes; the documentation's publish nothing for backends.
+	public, private   string
 	clients, backends int
 	env               []string
-	// cert and key are files.
-	cert, key string
+	cert, key         string
 }
 
 // start starts the nodes with the configuration of deploy/compose, and a load balancer with its own.
@@ -71,7 +68,6 @@ func start(t *testing.T, b *balancer, env ...string) *stand {
 	return s
 }
 
-// run starts a node until the test ends, and returns when it is ready.
 func (s *stand) run(i int) *rig.Server {
 	s.t.Helper()
 	args := []string{"-c", filepath.Join(folder, "gyro.json"), "-a", hosts[i], "-p", strconv.Itoa(s.clients)}
@@ -90,13 +86,11 @@ func (s *stand) run(i int) *rig.Server {
 	return node
 }
 
-// ready asks a node, or a load balancer, whether it is.
 func ready(address string) bool {
 	resp, err := http.Get("http://" + address + "/health/ready")
 	return err == nil && resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
 }
 
-// balance runs the load balancer until the test ends, and returns when it listens.
 func (s *stand) balance(program string) {
 	s.t.Helper()
 	file := filepath.Join(s.dir, s.balancer.file)
@@ -117,7 +111,6 @@ func (s *stand) balance(program string) {
 	})
 }
 
-// client is connected through the load balancer and subscribed.
 type client struct {
 	*centrifuge.Client
 	account.Absence

@@ -20,7 +20,6 @@ func TestMain(m *testing.M) {
 	os.Exit(rig.Run(m))
 }
 
-// pages are the files of the documentation.
 func pages(t *testing.T) []string {
 	t.Helper()
 	names := []string{"README.md", "CONTRIBUTING.md"}
@@ -45,7 +44,6 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// configuration is the reference of all keys.
 func configuration(t *testing.T) string {
 	t.Helper()
 	text := ""
@@ -57,10 +55,8 @@ func configuration(t *testing.T) string {
 	return text
 }
 
-// isReference tells whether a page is a part of the reference of the configuration.
 func isReference(page string) bool { return strings.HasPrefix(page, "docs/configuration/") }
 
-// TestPages does what the pages say.
 func TestPages(t *testing.T) {
 	for _, name := range pages(t) {
 		t.Run(strings.TrimPrefix(name, "docs/"), func(t *testing.T) {
@@ -95,7 +91,6 @@ var (
 	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// anchors are the names of a page's headings in links.
 func anchors(page string) (names []string) {
 	for _, m := range heading.FindAllStringSubmatch(page, -1) {
 		names = append(names, strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
@@ -103,8 +98,8 @@ func anchors(page string) (names []string) {
 	return names
 }
 
-// TestLinks follows links within the repository. The table of contents has all pages; pages of a folder may be in the
-// table of the folder instead, its README.md or the page with its name.
+// TestLinks follows links within the repository. The table of contents has all pages; a page of a folder may be in the
+// README.md of the folder instead, or in the page with its name.
 func TestLinks(t *testing.T) {
 	contents := map[string]bool{}
 	for _, name := range pages(t) {

@@ -16,12 +16,11 @@ var (
 	fenced    = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
 )
 
-// notKeys look like keys of the configuration, and are something else.
 var notKeys = []string{
 	"rpc.method", // an attribute of OpenTelemetry
 }
 
-// TestKeys: the keys of the configuration that pages name are there. A page may leave out the front of a key.
+// TestKeys: the keys that pages name exist. A page may leave out the front of a key.
 func TestKeys(t *testing.T) {
 	keys := map[string]bool{}
 	add := func(key string) {

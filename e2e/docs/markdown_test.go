@@ -7,7 +7,6 @@ import (
 	"testing"
 )
 
-// block is a code block of a page.
 type block struct {
 	line     int // of its first line of text
 	language string
@@ -22,7 +21,6 @@ var (
 	option = regexp.MustCompile(`^\s*(config|checked|file|run|start|output|post|answer|page|say|install|figure|skip)(?:=("[^"]*"|[^\s"]+))?(?:\s|$)`)
 )
 
-// parse returns the code blocks of a page.
 func parse(page string) ([]block, error) {
 	var blocks []block
 	var open *block

@@ -10,11 +10,9 @@ import (
 	"testing"
 )
 
-// anything is what pages write for what differs each time.
 const anything = "…"
 
-// pattern is the expression that what a page shows has to match. Space at the end of lines
-// and around the whole does not count.
+// pattern is the expression for what a page shows. Space at the end of lines and around the whole does not count.
 func pattern(shown string) string {
 	lines := strings.Split(strings.TrimSpace(shown), "\n")
 	for i, line := range lines {
@@ -23,8 +21,7 @@ func pattern(shown string) string {
 	return `^\s*` + strings.Join(lines, `[ \t]*\n`) + `\s*$`
 }
 
-// matches compares what was printed with what a page shows: as JSON values if both are
-// some, or else as text.
+// matches compares what was printed with what a page shows: as JSON values if both are, else as text.
 func matches(shown, printed string) error {
 	want, wantErr := values(shown)
 	got, gotErr := values(printed)
@@ -40,7 +37,6 @@ func matches(shown, printed string) error {
 	return nil
 }
 
-// values decodes JSON values that follow each other.
 func values(text string) (all []any, err error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
@@ -69,8 +65,7 @@ func equal(want, got any) bool {
 	return reflect.DeepEqual(want, got)
 }
 
-// equalMembers takes a member with the name "…" for one with any name that is not mentioned,
-// and if its value is "…", too, for any number of them.
+// equalMembers takes a member "…" for one with any other name, and with the value "…" for any number of them.
 func equalMembers(want, got map[string]any) bool {
 	other, open := want[anything]
 	rest := open && other == any(anything)

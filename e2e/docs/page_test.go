@@ -29,13 +29,11 @@ const (
 	patience = time.Minute
 )
 
-// The port of Gyro in the documentation, and the API key of all its configurations.
 const (
 	gyroPort = "8000"
 	apiKey   = "my-api-key"
 )
 
-// page is a page that is being tried.
 type page struct {
 	*testing.T
 	dir     string
@@ -48,7 +46,6 @@ type page struct {
 	files   int
 }
 
-// process is a program of a page.
 type process struct {
 	cmd    *exec.Cmd
 	exited chan struct{}
@@ -57,10 +54,9 @@ type process struct {
 	done   bool           // it has ended, and its output is complete
 }
 
-// tell signals the program and the programs that it started. It ignores that none of them may be left.
+// tell signals the program and its children. It ignores that none may be left.
 func (c *process) tell(s syscall.Signal) { _ = syscall.Kill(-c.cmd.Process.Pid, s) }
 
-// newPage makes a folder in which the programs of a page find what a reader has installed.
 func newPage(t *testing.T) *page {
 	t.Helper()
 	p := &page{T: t, dir: t.TempDir(), ports: map[string]string{}, running: map[string]*process{}}
@@ -91,7 +87,6 @@ func newPage(t *testing.T) *page {
 	return p
 }
 
-// python is the folder of the interpreter that the step docs of make ci installs.
 func python(t *testing.T) string {
 	t.Helper()
 	folder := filepath.Join(absolute(t, repository), ".cache/venv/bin")
@@ -112,7 +107,6 @@ func absolute(t *testing.T, name string) string {
 
 var relative = regexp.MustCompile(`(?m)(^\t|=> )(\.\S*)`)
 
-// workspace makes the folder a Go module that finds the others of this repository.
 func (p *page) workspace(root string) {
 	p.Helper()
 	work, err := os.ReadFile(filepath.Join(root, "go.work"))
@@ -132,7 +126,6 @@ func (p *page) workspace(root string) {
 	p.write("go.mod", "module example.com/page\n\ngo 1.26.0\n")
 }
 
-// write writes a file of the page's folder.
 func (p *page) write(name, text string) {
 	p.Helper()
 	name = filepath.Join(p.dir, name)
@@ -147,12 +140,10 @@ func (p *page) write(name, text string) {
 
 var port = regexp.MustCompile(`\b(8000|8443|9000|300[01]|4318|6379|10000)\b`)
 
-// here puts the ports of this page for those of the documentation.
 func (p *page) here(text string) string {
 	return port.ReplaceAllStringFunc(text, func(s string) string { return p.ports[s] })
 }
 
-// try does what a block says.
 func (p *page) try(b block) {
 	p.Helper()
 	text := p.here(b.text)
@@ -198,7 +189,7 @@ func (p *page) try(b block) {
 	}
 }
 
-// program runs a file, or is nil if there is no interpreter for it.
+// program is nil if there is no interpreter.
 func (p *page) program(language, name string) *exec.Cmd {
 	p.Helper()
 	switch language {
@@ -251,7 +242,7 @@ func (p *page) launch(cmd *exec.Cmd) *process {
 	return c
 }
 
-// run waits until a program has ended. Of one that cannot run here, no output is expected.
+// run expects no output of a program that cannot run here.
 func (p *page) run(cmd *exec.Cmd) {
 	p.Helper()
 	p.last, p.skipped = nil, cmd == nil
@@ -271,8 +262,8 @@ func (p *page) run(cmd *exec.Cmd) {
 	p.last, c.done = c, true
 }
 
-// start runs a program until the page ends, or another is started on the port. Of one that cannot run here, no web
-// page is expected.
+// start runs a program until the page ends, or another is started on the port. Of one that cannot run here, no web page
+// is expected.
 func (p *page) start(cmd *exec.Cmd, listens string) {
 	p.Helper()
 	if before := p.running[listens]; before != nil {
@@ -299,7 +290,7 @@ func (p *page) start(cmd *exec.Cmd, listens string) {
 	p.Fatalf("it does not listen on %s:\n%s", listens, c.all.String())
 }
 
-// output compares what the program before printed. One that is running gets time.
+// output gives a running program time.
 func (p *page) output(shown string) {
 	p.Helper()
 	if p.skipped {
@@ -339,7 +330,6 @@ func (p *page) post(path, body string) {
 	p.answer = string(answer)
 }
 
-// visit opens a page in a browser.
 func (p *page) visit(url, say, shown string) {
 	p.Helper()
 	if p.skipped {
@@ -352,8 +342,7 @@ func (p *page) visit(url, say, shown string) {
 
 var command = regexp.MustCompile(`(?m)^(npm|pip|go) (?:install|get) (.*)$`)
 
-// installed holds the packages that readers are told to install against those that the
-// programs find here.
+// installed compares the packages that readers are told to install with those here.
 func (p *page) installed(text string) {
 	p.Helper()
 	found := command.FindAllStringSubmatch(text, -1)

@@ -45,7 +45,7 @@ func TestCluster(t *testing.T) {
 	})
 }
 
-// busiest is the server that most PUB/SUB connections are on.
+// busiest has the most PUB/SUB connections.
 func busiest(c *redistest.Cluster) *redistest.Server {
 	var node *redistest.Server
 	most := -1
@@ -79,7 +79,6 @@ func TestClusterFailover(t *testing.T) {
 	})
 }
 
-// addReplicas gives each node of a cluster a replica.
 func addReplicas(t *testing.T, c *redistest.Cluster) []*redistest.Server {
 	t.Helper()
 	var replicas []*redistest.Server

@@ -50,7 +50,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// table is what TestMain prints.
 var table report
 
 type report struct {
@@ -77,29 +76,25 @@ func (r *report) String() string {
 	return header + "\n" + strings.Join(r.rows, "\n") + "\n"
 }
 
-// fault is one fault of a cluster, and what it may cause.
+// fault is a fault of a cluster, and what it may cause.
 type fault struct {
 	name string
-	// always is set for faults that continuous integration runs, too.
+	// always: continuous integration runs it, too.
 	always bool
-	// inject begins and ends the fault.
 	inject func(t *testing.T)
 
-	// unfit is what /health of every node has to say meanwhile; empty: it may say
-	// nothing.
+	// unfit is what /health of every node has to say; empty: it may say nothing.
 	unfit string
-	// told is set if streams are lost, so that every subscriber has to be told of a gap.
+	// told: streams are lost, and every subscriber has to be told of a gap.
 	told bool
-	// mayMiss is set where Redis may lose what it acknowledged. If it does, subscribers have to
-	// be told of a gap.
+	// mayMiss: Redis may lose what it acknowledged. Then subscribers have to be told.
 	mayMiss bool
-	// forgets is set where Redis acknowledges what it then neither keeps nor delivers:
-	// no node knows of it, and nobody can be told. The table shows it as lost.
+	// forgets: Redis acknowledges what it neither keeps nor delivers: no node knows of it. The table shows it as lost.
 	forgets bool
-	// mayRepeat is set where publications have no idempotency: an error may have been
-	// answered to one that got through, and it is published again.
+	// mayRepeat: without idempotency, a publication that got through may have been answered with an error, and be
+	// published again.
 	mayRepeat bool
-	// failing is set if publishers have to be told errors; quiet if they must not.
+	// failing: publishers have to be told errors; quiet: they must not.
 	failing, quiet bool
 	// silence is the longest that a subscriber may wait; 0: no limit.
 	silence time.Duration
@@ -126,7 +121,6 @@ func expose(t *testing.T, s *stand.Stand, subscribers int, faults ...fault) {
 	}
 }
 
-// judge compares what happened with what the fault may cause.
 func (f *fault) judge(t *testing.T, span stand.Span, subscribers int) {
 	if span.Lost > 0 && !f.forgets || span.Duplicated > 0 && !f.mayRepeat || span.Refused > 0 || len(span.Failures) > 0 {
 		t.Errorf("%d lost, %d duplicated, %d refused: %q", span.Lost, span.Duplicated, span.Refused, span.Failures)
@@ -154,7 +148,6 @@ func (f *fault) judge(t *testing.T, span stand.Span, subscribers int) {
 	}
 }
 
-// judgeMaps compares what happened to maps with what the fault may cause.
 func (f *fault) judgeMaps(t *testing.T, m atlas.Counts) {
 	if len(m.Wrong) > 0 {
 		t.Errorf("%d subscribers have wrong maps: %q", len(m.Wrong), m.Wrong)
@@ -167,10 +160,8 @@ func (f *fault) judgeMaps(t *testing.T, m atlas.Counts) {
 	}
 }
 
-// config is the configuration of a node with an engine that has history.
 func config(engine string) string { return configured(engine, streams("300s")+", "+plain) }
 
-// withMaps is config with the namespaces of maps.
 func withMaps(engine string) string {
 	return configured(engine, streams("300s")+", "+plain+", "+mapNamespaces)
 }
@@ -192,7 +183,7 @@ func configured(engine, namespaces string) string {
 	` + engine + `}`
 }
 
-// streams is a namespace with recoverable streams, plain one without history.
+// streams are recoverable, plain has no history.
 func streams(ttl string) string {
 	return `{"name": "stream", "history_size": 10000, "history_ttl": "` + ttl + `", "force_recovery": true,
 		"allow_subscribe_for_client": true, "allow_subscribe_for_anonymous": true}`
@@ -201,7 +192,6 @@ func streams(ttl string) string {
 // mapNamespaces are those of stand.Options.Maps.
 var mapNamespaces = namespaceOfMaps("map", "1h") + ", " + namespaceOfMaps("brief", "2s")
 
-// namespaceOfMaps has maps whose entries expire after a time.
 func namespaceOfMaps(name, ttl string) string {
 	return `{"name": "` + name + `", "subscription_type": "map", "allow_subscribe_for_client": true, "allow_subscribe_for_anonymous": true,
 		"map": {"mode": "recoverable", "key_ttl": "` + ttl + `", "stream_size": 5000, "stream_ttl": "300s", "min_page_size": 1}}`
@@ -209,23 +199,20 @@ func namespaceOfMaps(name, ttl string) string {
 
 const plain = `{"name": "plain", "allow_subscribe_for_client": true, "allow_subscribe_for_anonymous": true}`
 
-// ioTimeout of the engines; answerLimit is what publishers may have to wait then.
+// ioTimeout of the engines; answerLimit is what publishers may wait then.
 const (
 	ioTimeout   = 2 * time.Second
 	answerLimit = ioTimeout + 2*time.Second
 )
 
-// redisEngine is the part of the configuration with these keys of engine.redis.
 func redisEngine(keys string) string {
 	return `"engine": {"type": "redis", "redis": {"io_timeout": "` + ioTimeout.String() + `", ` + keys + `}}`
 }
 
-// redisWithMaps also has these keys in map_broker.redis.
 func redisWithMaps(keys string) string {
 	return redisEngine(keys) + `, "map_broker": {"type": "redis", "redis": {"io_timeout": "` + ioTimeout.String() + `", "prefix": "maps", ` + keys + `}}`
 }
 
-// size of the clusters.
 const (
 	nodes       = 3
 	subscribers = 300
@@ -236,7 +223,6 @@ const (
 	mapSubscribers = 6 // of each
 )
 
-// cluster starts nodes, subscribers and publishers on an engine.
 func cluster(t *testing.T, engine string) *stand.Stand {
 	t.Helper()
 	return stand.New(t, stand.Options{
@@ -246,7 +232,6 @@ func cluster(t *testing.T, engine string) *stand.Stand {
 	})
 }
 
-// allUnfit waits until every node says that it is not fit.
 func allUnfit(s *stand.Stand) {
 	for i := range s.Nodes {
 		s.Unfit(i)

@@ -10,8 +10,8 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// TestNATS: a NATS server ends and starts again. Publications of the meantime are lost, since NATS
-// delivers at most once; clients notice nothing but silence.
+// TestNATS: a NATS server ends and starts again. Publications of the meantime are lost (at most once); clients notice
+// nothing but silence.
 func TestNATS(t *testing.T) {
 	t.Parallel()
 	n := startNATS(t)
@@ -35,8 +35,8 @@ func TestNATS(t *testing.T) {
 	})
 }
 
-// TestNATSRoute: the route between two NATS servers is cut, by broken connections and by silence. The nodes on both sides are not
-// ready within 5 s and say why, and are again when the route works.
+// TestNATSRoute: the route between two NATS servers is cut, by broken connections and by silence. The nodes on both
+// sides are not ready within 5 s and say why, and are again when it works.
 func TestNATSRoute(t *testing.T) {
 	t.Parallel()
 	servers, route, err := rig.StartNATSPair()
@@ -82,7 +82,6 @@ func TestNATSRoute(t *testing.T) {
 	know(2)
 }
 
-// natsServer is a NATS server of a test.
 type natsServer struct {
 	t *testing.T
 	n *rig.NATS

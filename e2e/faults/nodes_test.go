@@ -6,8 +6,7 @@ import (
 	"github.com/gyrohq/gyro/broker/redis/redistest"
 )
 
-// TestNodes: a node of the cluster dies, and all nodes are restarted one by one with another
-// configuration.
+// TestNodes: a node dies, and all nodes are restarted one by one with another configuration.
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Standalone(t, redistest.Options{})

@@ -10,7 +10,6 @@ import (
 	"github.com/gyrohq/gyro/e2e/internal/rig"
 )
 
-// postgresEngine is the part of the configuration that has everything in a database.
 func postgresEngine(dsn string) string {
 	section := `{"dsn": "` + dsn + `", "use_notify": true, "pool_size": 8, "io_timeout": "` + ioTimeout.String() + `"}`
 	return `"broker": {"enabled": true, "type": "postgres", "postgres": ` + section + `}, "map_broker": {"type": "postgres", "postgres": ` + section + `}`
@@ -74,8 +73,7 @@ func TestPostgres(t *testing.T) {
 	})
 }
 
-// TestPostgresNetwork: the network between the nodes and PostgreSQL goes silent, breaks connections, or discards what they
-// send.
+// TestPostgresNetwork: the network to PostgreSQL goes silent, breaks connections, or discards what is sent.
 func TestPostgresNetwork(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.New(t, postgrestest.Options{})
@@ -108,8 +106,8 @@ func TestPostgresNetwork(t *testing.T) {
 	})
 }
 
-// TestPostgresFailover: the primary is killed, and its standby takes over. A synchronous standby has all that was acknowledged. If
-// another one has not, subscribers have to be told.
+// TestPostgresFailover: the primary is killed, and its standby takes over. A synchronous standby has all that was
+// acknowledged; of another one's losses subscribers have to be told.
 func TestPostgresFailover(t *testing.T) {
 	t.Parallel()
 	for name, synchronous := range map[string]bool{"synchronous": true, "asynchronous": false} {

@@ -30,7 +30,6 @@ func launch(t *testing.T, config string) *rig.Server {
 	return node
 }
 
-// healthy tells whether /health answers 200.
 func healthy(addr string) bool {
 	client := http.Client{Timeout: time.Second}
 	resp, err := client.Get("http://" + addr + "/health")
@@ -41,7 +40,6 @@ func healthy(addr string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// publish publishes a message; it may fail while Redis is away.
 func publish(t *testing.T, addr, channel string) {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodPost, "http://"+addr+"/api/publish",

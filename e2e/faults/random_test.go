@@ -22,20 +22,17 @@ var (
 	only      = flag.String("only", "", "numbers of the steps of TestRandom's schedules that happen, as 1,4; all by default")
 )
 
-// world is a cluster for random schedules.
 type world struct {
-	name string
-	// seeds for continuous integration.
+	name  string
 	seeds []uint64
-	// loses is set where streams may be lost by themselves: Sentinels, and a Cluster, fail
-	// over when they find a primary slow on a busy machine.
+	// loses: streams may be lost by themselves, as Sentinels, and a Cluster, fail over when a primary is slow on a busy
+	// machine.
 	loses bool
-	// start starts the cluster with so many nodes.
 	start func(t *testing.T, nodes int) (*stand.Stand, []mishap)
 }
 
-// TestRandom: through random schedules of faults, acknowledged publications are delivered,
-// acknowledged commands are carried out on other nodes, and presence of clients that left ends.
+// TestRandom: through random schedules of faults, acknowledged publications are delivered, acknowledged commands are
+// executed on other nodes, and presence of clients that left ends.
 func TestRandom(t *testing.T) {
 	t.Parallel()
 	for _, w := range []world{
@@ -64,7 +61,6 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// round runs one schedule.
 func (w *world) round(t *testing.T, seed uint64) {
 	nodes := 2 + int(seed%2)
 	s, mishaps := w.start(t, nodes)
@@ -85,7 +81,6 @@ func (w *world) round(t *testing.T, seed uint64) {
 	w.judge(t, plan, span, outcome)
 }
 
-// chosen returns the steps that the flag -only names.
 func chosen(t *testing.T, plan []*step) []*step {
 	if *only == "" {
 		return plan
@@ -101,7 +96,6 @@ func chosen(t *testing.T, plan []*step) []*step {
 	return list
 }
 
-// judge compares what happened with what the steps may cause.
 func (w *world) judge(t *testing.T, plan []*step, span stand.Span, v stand.Outcome) {
 	f := fault{mayMiss: w.loses || slices.ContainsFunc(plan, func(s *step) bool { return s.loses })}
 	for i := range span.Health { // the other tests limit how long an answer may take
@@ -123,14 +117,12 @@ func (w *world) judge(t *testing.T, plan []*step, span stand.Span, v stand.Outco
 	}
 }
 
-// presenceTTL is longer than any test, so that no wrong entry can expire. The presence of a client
-// is renewed every renewal.
+// presenceTTL is longer than any test, so that no wrong entry can expire. Clients are renewed every renewal.
 const (
 	presenceTTL = "300s"
 	renewal     = "2s"
 )
 
-// randomStand starts nodes with visitors on an engine.
 func randomStand(t *testing.T, opts stand.Options, engine string, namespaces ...string) *stand.Stand {
 	t.Helper()
 	namespaces = append(namespaces, plain, `{"name": "room", "presence": true,
@@ -145,18 +137,15 @@ func randomStand(t *testing.T, opts stand.Options, engine string, namespaces ...
 	return stand.New(t, opts)
 }
 
-// patched is a namespace with recoverable streams and patches.
 func patched() string {
 	return strings.Replace(streams("300s"), `"force_recovery"`, `"allowed_delta_types": ["fossil"], "delta_publish": true, "force_recovery"`, 1)
 }
 
-// randomEngine is redisEngine with a long TTL of presence entries. Nodes can start while it is
-// away.
+// randomEngine has a long TTL of presence entries. Nodes can start while it is away.
 func randomEngine(keys string) string {
 	return redisEngine(`"start_timeout": "30s", "presence_ttl": "` + presenceTTL + `", ` + keys)
 }
 
-// proxies has a proxy for each node, between the node and a server.
 type proxies []*rig.Proxy
 
 func newProxies(t *testing.T, nodes int, addr string) (list proxies) {
@@ -172,7 +161,6 @@ func newProxies(t *testing.T, nodes int, addr string) (list proxies) {
 	return list
 }
 
-// mishaps are those of the network between nodes and a server.
 func (p proxies) mishaps() []mishap {
 	one := func(do func(*rig.Proxy)) func(*testing.T, int) {
 		return func(_ *testing.T, i int) { do(p[i]) }
@@ -203,7 +191,6 @@ func (p proxies) mishaps() []mishap {
 	return list
 }
 
-// nodeMishaps are those of gyro's processes and of the network between them and clients.
 func nodeMishaps(s *stand.Stand) []mishap {
 	return []mishap{
 		{name: "node %d is suspended", on: "node", each: true, shortest: 300 * time.Millisecond, longest: 10 * time.Second,
@@ -215,7 +202,6 @@ func nodeMishaps(s *stand.Stand) []mishap {
 	}
 }
 
-// redisWorld has one Redis, and a proxy between each node and it.
 func redisWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
 	redis := redistest.Standalone(t, redistest.Options{Args: []string{
 		"--enable-debug-command", "yes", "--shutdown-on-sigterm", "save", "--repl-diskless-sync-delay", "0"}})
@@ -227,7 +213,7 @@ func redisWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
 	return s, slices.Concat(nodeMishaps(s), proxies.mishaps(), processMishaps(s, redis), refusals(redis), staleCopy(s, redis))
 }
 
-// processMishaps are those of a Redis process that keeps its data when it is told.
+// processMishaps: the process keeps its data when it is told.
 func processMishaps(s *stand.Stand, redis *redistest.Server) []mishap {
 	const long = 5 * time.Second
 	return []mishap{
@@ -246,7 +232,6 @@ func processMishaps(s *stand.Stand, redis *redistest.Server) []mishap {
 	}
 }
 
-// refusals of a running Redis.
 func refusals(redis *redistest.Server) []mishap {
 	do := func(command ...string) func(*testing.T, int) { return func(*testing.T, int) { redis.Do(command...) } }
 	const long, short = 4 * time.Second, 100 * time.Millisecond
@@ -263,7 +248,7 @@ func refusals(redis *redistest.Server) []mishap {
 	}
 }
 
-// staleCopy has a Redis replicate a copy of its own data from some time before.
+// staleCopy has a Redis replicate an old copy of its own data.
 func staleCopy(s *stand.Stand, redis *redistest.Server) []mishap {
 	var copied *redistest.Server
 	return []mishap{{
@@ -282,7 +267,6 @@ func staleCopy(s *stand.Stand, redis *redistest.Server) []mishap {
 	}}
 }
 
-// sentinelWorld has a primary with a replica that the Sentinels promote.
 func sentinelWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
 	redis := redistest.NewSentinel(t, redistest.Options{Persistent: true, Failover: true, Args: []string{"--repl-diskless-sync-delay", "0"}})
 	s := randomStand(t, stand.Options{Nodes: nodes, Namespace: "stream"}, randomEngine(fmt.Sprintf(
@@ -296,8 +280,7 @@ func sentinelWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
 	}
 	var before int
 	return s, append(nodeMishaps(s), mishap{
-		// There is no failover by command: the old primary would acknowledge writes that it
-		// then neither keeps nor delivers.
+		// There is no failover by command: the old primary would acknowledge writes that it neither keeps nor delivers.
 		name: "the primary is killed, the replica takes over", on: "redis", longest: 2 * time.Second, loses: true,
 		begin: func(*testing.T, int) { dead = redis.Primary(); before = listeners(dead); dead.Kill() },
 		end: func(t *testing.T, _ int) {
@@ -320,15 +303,14 @@ func sentinelWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
 	})
 }
 
-// awaitListeners waits until the streams of a server that has become the primary have as many listeners as those of the one before. If it
-// is killed sooner, and had not replicated what it acknowledged last, no node knows of that, and nobody can be told. A suspended node is not
-// waited for: it goes on only after this.
+// awaitListeners waits until the streams of a new primary have as many listeners as before. If it is killed sooner, and
+// had not replicated what it acknowledged last, no node knows of that. A suspended node is not waited for: it goes on
+// after this.
 func awaitListeners(primary *redistest.Server, before int) {
 	const suspended = 5 * time.Second
 	wait.Within(suspended, func() bool { return listeners(primary) >= before })
 }
 
-// listeners counts the subscriptions of nodes to streams.
 func listeners(server *redistest.Server) (sum int) {
 	args := []string{"PUBSUB", "NUMSUB"}
 	for i := range randomStreams {
@@ -342,10 +324,8 @@ func listeners(server *redistest.Server) (sum int) {
 	return sum
 }
 
-// randomStreams is how many channels are published to.
 const randomStreams = 4
 
-// clusterWorld has a Redis Cluster without replicas.
 func clusterWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
 	redis := redistest.NewCluster(t, redistest.Options{Persistent: true, Failover: true})
 	s := randomStand(t, stand.Options{Nodes: nodes, Namespace: "stream"}, randomEngine(fmt.Sprintf(
@@ -369,7 +349,6 @@ func clusterWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
 	})
 }
 
-// failoverWorld has a Redis Cluster whose primaries have a replica each.
 func failoverWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
 	redis := redistest.NewCluster(t, redistest.Options{Persistent: true, Failover: true, Args: []string{"--repl-diskless-sync-delay", "0"}})
 	replicas := addReplicas(t, redis)
@@ -396,7 +375,6 @@ func failoverWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
 	})
 }
 
-// natsWorld has a NATS server, a proxy between each node and it, and a Redis for presence.
 func natsWorld(t *testing.T, nodes int) (*stand.Stand, []mishap) {
 	n := startNATS(t)
 	proxies := newProxies(t, nodes, n.addr())

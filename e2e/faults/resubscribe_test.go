@@ -16,7 +16,6 @@ import (
 
 var resubscribeChannels = flag.Int("resubscribe-channels", 10000, "channels of the node in TestResubscribe")
 
-// perClient is how many channels a client of TestResubscribe subscribes to.
 const perClient = 500
 
 // TestResubscribe: Redis comes back, and one node subscribes to all its channels again.
@@ -68,7 +67,6 @@ func TestResubscribe(t *testing.T) {
 	}
 }
 
-// figure reads a number of INFO stats.
 func figure(t *testing.T, server *redistest.Server, name string) int {
 	t.Helper()
 	for line := range strings.Lines(server.Do("INFO", "stats")) {
@@ -84,7 +82,6 @@ func figure(t *testing.T, server *redistest.Server, name string) int {
 	return 0
 }
 
-// arrivals are the channels of which publications were received.
 type arrivals chan string
 
 func (a arrivals) has(channel string) bool {
@@ -100,7 +97,6 @@ func (a arrivals) has(channel string) bool {
 	}
 }
 
-// subscribeTo has clients subscribe to so many channels.
 func subscribeTo(t *testing.T, url string, channels int) arrivals {
 	t.Helper()
 	received := make(arrivals, 1000)

@@ -10,31 +10,27 @@ import (
 	"time"
 )
 
-// mishap is a kind of fault that schedules are made of.
 type mishap struct {
 	name string
-	// on is the thing that it happens to: "redis", "nats", "net" or "node", which are chosen
-	// equally often; "" for all of them. each is set if it happens to that of one node only, so
-	// that others may have the same at the same time. No thing has two mishaps at a time.
+	// on is the thing that it happens to: "redis", "nats", "net" or "node", which are chosen equally often; "" for all.
+	// each: it happens to one node's alone, so others may have the same at the time. No thing has two mishaps at a time.
 	on   string
 	each bool
-	// Its length is random between shortest, at least a tenth of longest, and longest.
+	// Its length is random: at least shortest and a tenth of longest.
 	shortest, longest time.Duration
-	// loses is set if streams may be lost, so that subscribers may be told.
+	// loses: streams may be lost, so subscribers may be told.
 	loses bool
-	// begin and end are its begin and end. Either may be nil. i is the number of the node or
-	// server.
+	// begin and end may be nil. i is the number of the node or server.
 	begin, end func(t *testing.T, i int)
 }
 
-// step is a mishap in a schedule.
 type step struct {
 	*mishap
 	number int
 	i      int // node or server
 	at     time.Duration
 	lasts  time.Duration
-	// when it really began and ended, since the start of the schedule.
+	// When it began and ended, since the start of the schedule.
 	came, went time.Duration
 }
 
@@ -50,7 +46,6 @@ func (s *step) String() string {
 	return line
 }
 
-// things that a mishap keeps busy.
 func (m *mishap) things(i, of int) (list []string) {
 	switch {
 	case m.on == "":
@@ -66,8 +61,7 @@ func (m *mishap) things(i, of int) (list []string) {
 	return []string{m.on}
 }
 
-// schedule makes n steps from mishaps, always the same ones for a seed. Half of them begin while
-// others last.
+// schedule makes the same n steps for a seed. Half of them begin while others last.
 func schedule(seed uint64, mishaps []mishap, of, n int) []*step {
 	r := rand.New(rand.NewPCG(seed, 0))
 	between := func(low, high time.Duration) time.Duration {
@@ -106,7 +100,6 @@ func schedule(seed uint64, mishaps []mishap, of, n int) []*step {
 	return steps
 }
 
-// play begins and ends the steps, one event after the other.
 func play(t *testing.T, steps []*step) {
 	type event struct {
 		at   time.Duration
@@ -131,7 +124,6 @@ func play(t *testing.T, steps []*step) {
 	}
 }
 
-// lines of a schedule.
 func lines(steps []*step) string {
 	var b strings.Builder
 	for _, s := range steps {

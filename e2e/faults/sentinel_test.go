@@ -12,9 +12,8 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// TestSentinel: the primary is killed several times. The Sentinels name the old one for a while, so
-// that each node's first attempt to connect is refused. Redis acknowledges before it replicates:
-// subscribers have to be told what is lost that way.
+// TestSentinel: the primary is killed several times. The Sentinels name the old one for a while, so each node's first
+// attempt to connect is refused. Redis acknowledges before it replicates: subscribers have to be told of losses.
 func TestSentinel(t *testing.T) {
 	t.Parallel()
 	redis := redistest.NewSentinel(t, redistest.Options{Persistent: true, Failover: true})
@@ -42,9 +41,9 @@ func TestSentinel(t *testing.T) {
 	s.Use(t)
 }
 
-// plannedFailover has the Sentinels replace a primary that lives. It takes writes until they have announced the new one, but nodes
-// send it none: nothing is lost, and no subscriber is told of a gap. A machine that is too busy to hear of it in time may
-// lose something; then the next failover is judged.
+// plannedFailover has the Sentinels replace a living primary. It takes writes until they have announced the new one, but
+// nodes send it none: nothing is lost. A machine that is too busy to hear of it in time may lose something; then the
+// next failover is judged.
 func plannedFailover(t *testing.T, s *stand.Stand, redis *redistest.Sentinel) {
 	const rounds = 5
 	for range rounds {
@@ -65,7 +64,7 @@ func plannedFailover(t *testing.T, s *stand.Stand, redis *redistest.Sentinel) {
 	t.Errorf("%d planned failovers in a row lost something", rounds)
 }
 
-// follow makes a server a replica of another, as the Sentinels would after some seconds.
+// follow acts as the Sentinels would after some seconds.
 func follow(t *testing.T, server, primary *redistest.Server) {
 	t.Helper()
 	host, port, err := net.SplitHostPort(primary.Addr())

@@ -62,8 +62,7 @@ func TestRedisProcess(t *testing.T) {
 	})
 }
 
-// TestNetwork: the network between the nodes and one Redis goes silent, breaks connections, or
-// discards what they send.
+// TestNetwork: the network to one Redis goes silent, breaks connections, or discards what is sent.
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Standalone(t, redistest.Options{})

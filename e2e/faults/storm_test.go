@@ -16,8 +16,7 @@ import (
 
 var stormClients = flag.Int("storm-clients", 500, "clients of each of the two nodes in TestStormAcrossNodes")
 
-// TestStormAcrossNodes: one of two nodes is killed, and all of its clients come to the
-// other at once and recover.
+// TestStormAcrossNodes: one of two nodes is killed, and all its clients come to the other at once and recover.
 func TestStormAcrossNodes(t *testing.T) {
 	redis := redistest.Standalone(t, redistest.Options{})
 	channels := max(1, *stormClients/10)
@@ -58,7 +57,7 @@ func TestStormAcrossNodes(t *testing.T) {
 	}
 }
 
-// patient gives the clients, which are all in this process, more time for their pongs.
+// patient gives the clients of this process more time for pongs.
 func patient(config string) string {
 	return strings.Replace(config, `"ping_interval": "3s", "pong_timeout": "2s"`, `"ping_interval": "15s", "pong_timeout": "12s"`, 1)
 }
@@ -80,7 +79,6 @@ var inScripts = []string{
 	"del", "lpush", "ltrim", "lrange", "lindex", "zadd", "zrem", "zrangebyscore", "zremrangebyscore", "publish", "spublish",
 }
 
-// commands that clients gave to a server so far, by name.
 func commands(t *testing.T, server *redistest.Server) map[string]int {
 	t.Helper()
 	counts := map[string]int{}

@@ -1,7 +1,6 @@
 //go:build linux
 
-// Package goclient measures the client for Go beside centrifuge-go: make bench-client. The server is a process of its own, so what is
-// measured is the client alone.
+// Package goclient measures the client for Go beside centrifuge-go (make bench-client). The server is another process.
 package goclient
 
 import (
@@ -31,7 +30,6 @@ import (
 	"github.com/gyrohq/gyro/transport/websocket"
 )
 
-// serving is the variable that makes a process the server.
 const serving = "GOCLIENT_SERVER"
 
 func TestMain(m *testing.M) {
@@ -45,7 +43,6 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// payload is that of all publications: 170 bytes.
 var payload = []byte(`{"symbol":"XAUUSD","exchange":"OTC","currency":"USD","bid":4812.25,"ask":4812.75,"text":"` + strings.Repeat("x", 80) + `"}`)
 
 // serve writes the address of a node, and publishes as often as each line of its input says.
@@ -88,7 +85,6 @@ func serve() error {
 	return nil
 }
 
-// server is the other process.
 type server struct {
 	url string
 	in  io.Writer
@@ -120,15 +116,14 @@ func must(b *testing.B, err error) {
 	}
 }
 
-// publish has the server publish.
 func (s server) publish(b *testing.B, n int) {
 	b.Helper()
 	_, err := fmt.Fprintln(s.in, n)
 	must(b, err)
 }
 
-// follower connects a client that follows the channel, calls got for each publication, and returns what ends it. Without got,
-// nobody takes publications.
+// follower connects a client that follows the channel, calls got for each publication, and returns its end. Without got,
+// no publication is taken.
 type follower func(b *testing.B, url string, e protocol.Encoding, got func(data []byte)) (end func())
 
 var followers = []struct {
@@ -176,7 +171,6 @@ func theirs(b *testing.B, url string, e protocol.Encoding, got func([]byte)) fun
 	return c.Close
 }
 
-// cpu is the time that this process has computed.
 func cpu(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
@@ -184,10 +178,10 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// round is how many publications are on their way at most: what the server keeps for a client that is slower.
+// round bounds the publications on their way: the server keeps so many for a slow client.
 const round = 1000
 
-// BenchmarkReceive: CPU of a publication that is received, with what reading it from the network takes.
+// BenchmarkReceive: CPU of a received publication, with reading it from the network.
 func BenchmarkReceive(b *testing.B) {
 	for _, e := range []protocol.Encoding{protocol.JSON, protocol.Protobuf} {
 		for _, one := range followers {
@@ -222,18 +216,16 @@ func BenchmarkReceive(b *testing.B) {
 }
 
 const (
-	// connections of BenchmarkMemory.
 	connections = 10_000
-	// together is how many of them are opened at a time.
+	// together are opened at a time.
 	together = 16
 )
 
-// settled is the time after which nothing is left of how a connection was made: timers of commands are removed when they would
-// have fired.
+// settled is when nothing is left of making a connection: timers of commands are removed when they would have fired.
 const settled = 6 * time.Second
 
-// BenchmarkMemory: what a connection takes in this process that has subscribed, has got a publication, and waits: as heap and
-// stacks in use, and as the memory that the system has given.
+// BenchmarkMemory: a connection that has subscribed, has got a publication, and waits, as heap and stacks in use, and as
+// memory of the process.
 func BenchmarkMemory(b *testing.B) {
 	for _, e := range []protocol.Encoding{protocol.JSON, protocol.Protobuf} {
 		for _, one := range followers {
@@ -269,7 +261,6 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// crowd opens all connections, and returns what ends them.
 func crowd(b *testing.B, follow follower, url string, e protocol.Encoding, got func([]byte)) func() {
 	b.Helper()
 	ends := make([]func(), connections)
@@ -290,7 +281,7 @@ func crowd(b *testing.B, follow follower, url string, e protocol.Encoding, got f
 	}
 }
 
-// memory is what heap and stacks take after a collection, and what is resident of the process.
+// memory returns heap and stacks after a collection, and the resident memory.
 func memory(b *testing.B) (used, resident int64) {
 	b.Helper()
 	for range 3 { // also what pools keep

@@ -82,9 +82,8 @@ func subRefresh(s sdk) {
 	none(s, "resubscribe", sub.subscribing)
 }
 
-// subExpired lets a subscription expire: the refresh hangs until the server ends the
-// subscription (2501), the SDK subscribes with the token that it holds, is told that
-// it is expired (109), and gets another.
+// subExpired: the refresh hangs until the server ends the subscription (2501), the SDK subscribes with its old token, is
+// told that it is expired (109), and gets another.
 func subExpired(s sdk) {
 	channel := unique("$room:")
 	calls, expired := 0, make(chan struct{})
@@ -120,8 +119,8 @@ func terminalDisconnect(s sdk) {
 	s.equal("custom", wait.Receive(s, "disconnected", c.disconnected), centrifuge.DisconnectedEvent{Code: 4777, Reason: "go away"})
 }
 
-// pings stays connected over several pings, which a token refresh after them proves: without pongs
-// the server would have closed the connection by then.
+// pings stays connected over several pings, which a token refresh after them proves: without pongs the server would have
+// closed the connection.
 func pings(s sdk) {
 	asked := make(chan struct{}, many)
 	c := s.client(servers.Brisk.WS(), centrifuge.Config{

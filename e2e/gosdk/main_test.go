@@ -1,5 +1,5 @@
-// Package gosdk tests the server with centrifuge-go, the Go SDK. The same scenarios run over JSON
-// and Protobuf. Those of the other SDKs (../js, ../python) have the same names.
+// Package gosdk tests the server with centrifuge-go, over JSON and Protobuf. The scenarios of the other SDKs (../js,
+// ../python) have the same names.
 package gosdk
 
 import (
@@ -20,13 +20,11 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// servers are what all scenarios run against.
 var servers *rig.Rig
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// The scenarios wait more than they compute: run many at a time. The flag exists, so this
-	// cannot fail.
+	// The scenarios wait more than they compute: run many at a time. The flag exists.
 	_ = flag.Set("test.parallel", "16")
 	var err error
 	if servers, err = rig.Start(); err != nil {
@@ -41,22 +39,19 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// sdk is the SDK in one encoding, and the test that uses it.
 type sdk struct {
 	*testing.T
 	protobuf bool
 }
 
-// names makes users and channels unique, so that scenarios run side by side.
+// names makes users and channels unique: scenarios run side by side.
 var names atomic.Int64
 
 func unique(prefix string) string { return fmt.Sprintf("%s%d", prefix, names.Add(1)) }
 
-// in returns the Unix time that is at least d from now, in the whole seconds of
-// tokens.
+// in returns a Unix time at least d from now, in whole seconds as in tokens.
 func in(d time.Duration) int64 { return time.Now().Add(d + time.Second - 1).Unix() }
 
-// conn is a client and its events.
 type conn struct {
 	*centrifuge.Client
 	s    sdk
@@ -73,11 +68,10 @@ type conn struct {
 	joins        chan centrifuge.ServerJoinEvent
 }
 
-// many is how many events may wait for a test, so that the SDK never has to wait.
+// many events may wait for a test, so that the SDK never has to.
 const many = 1 << 16
 
-// client makes a client that has not connected yet. Without a token in cfg the user
-// gets one.
+// client has not connected yet. Without a token in cfg the user gets one.
 func (s sdk) client(url string, cfg centrifuge.Config) *conn {
 	s.Helper()
 	c := &conn{
@@ -115,7 +109,6 @@ func (s sdk) client(url string, cfg centrifuge.Config) *conn {
 	return c
 }
 
-// connect makes a client of the main server and waits until it is connected.
 func (s sdk) connect(cfg centrifuge.Config) *conn {
 	s.Helper()
 	c := s.client(servers.Main.WS(), cfg)
@@ -129,14 +122,12 @@ func (c *conn) open() centrifuge.ConnectedEvent {
 	return wait.Receive(c.s, "connected", c.connected)
 }
 
-// dial connects without waiting for the outcome.
 func (c *conn) dial() {
 	c.s.Helper()
 	c.s.must(c.Connect())
 	wait.Receive(c.s, "connecting", c.connecting)
 }
 
-// sub is a subscription and its events.
 type sub struct {
 	*centrifuge.Subscription
 	s sdk
@@ -150,7 +141,6 @@ type sub struct {
 	errors       chan error
 }
 
-// subscription starts to subscribe.
 func (c *conn) subscription(channel string, cfg centrifuge.SubscriptionConfig) *sub {
 	c.s.Helper()
 	cfg.MinResubscribeDelay, cfg.MaxResubscribeDelay = 5*time.Millisecond, 50*time.Millisecond
@@ -178,7 +168,6 @@ func (c *conn) subscription(channel string, cfg centrifuge.SubscriptionConfig) *
 	return s
 }
 
-// subscribe subscribes and waits until it is done.
 func (c *conn) subscribe(channel string, cfg centrifuge.SubscriptionConfig) *sub {
 	c.s.Helper()
 	s := c.subscription(channel, cfg)
@@ -186,8 +175,8 @@ func (c *conn) subscribe(channel string, cfg centrifuge.SubscriptionConfig) *sub
 	return s
 }
 
-// none asserts that no event has come so far. Call it after an event that the server sends later
-// on the same connection, otherwise it proves nothing.
+// none asserts that no event has come. Call it after an event that the server sends later on the same connection,
+// otherwise it proves nothing.
 func none[T any](t testing.TB, what string, events <-chan T) {
 	t.Helper()
 	select {
@@ -212,19 +201,16 @@ func (s sdk) context() context.Context {
 
 type object = map[string]any
 
-// api calls a method of the server API, which has to succeed.
 func (s sdk) api(method string, params object) {
 	s.Helper()
 	s.must(servers.Main.API(s.context(), method, params, nil))
 }
 
-// publish publishes {"n": n} by the server API.
 func (s sdk) publish(channel string, n int) {
 	s.Helper()
 	s.api("publish", object{"channel": channel, "data": object{"n": n}})
 }
 
-// number reads what publish wrote.
 func (s sdk) number(data []byte) int {
 	s.Helper()
 	var v struct{ N int }
@@ -232,7 +218,6 @@ func (s sdk) number(data []byte) int {
 	return v.N
 }
 
-// hasCode asserts a protocol error.
 func (s sdk) hasCode(err error, code uint32) {
 	s.Helper()
 	var e *centrifuge.Error

@@ -11,15 +11,12 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// rounds is how often a connection is lost in the recovery scenarios.
 const rounds = 15
 
-// publisher publishes 1, 2, 3 … without a pause until it is stopped.
 type publisher struct {
-	s       sdk
-	channel string
-	count   atomic.Int64
-	// published carries one token per publication, so that a test can wait for some.
+	s         sdk
+	channel   string
+	count     atomic.Int64
 	published chan int
 	stop      context.CancelFunc
 	done      sync.WaitGroup
@@ -43,15 +40,13 @@ func (s sdk) startPublishing(channel string) *publisher {
 	return p
 }
 
-// more waits until k further publications have been made.
 func (p *publisher) more(k int) {
 	p.s.Helper()
 	for target := int(p.count.Load()) + k; wait.Receive(p.s, "publish", p.published) < target; {
 	}
 }
 
-// finish ends publishing and returns the number of publications. The last publication begins after
-// the call, so all others come before it.
+// finish returns the number of publications. The last one begins after the call, so all others come before it.
 func (p *publisher) finish() int {
 	p.s.Helper()
 	p.stop()
@@ -61,7 +56,6 @@ func (p *publisher) finish() int {
 	return n
 }
 
-// exactly asserts that 1…n arrive in order, each once.
 func (s sdk) exactly(n int, publications <-chan centrifuge.PublicationEvent) {
 	s.Helper()
 	for want := 1; want <= n; want++ {
@@ -111,8 +105,8 @@ func recoverDisconnect(s sdk) {
 		s.equal("was recovering and recovered", []bool{e.WasRecovering, e.Recovered}, []bool{true, true})
 	}
 	s.exactly(p.finish(), sub.publications)
-	// Of two nodes, the one that answers the API disconnects last. A client that has come back to it by then
-	// is disconnected a second time.
+	// Of two nodes, the one that answers the API disconnects last: a client that is back on it by then is disconnected
+	// again.
 	if servers.Main.Nodes() == 1 {
 		none(s, "reconnect", c.connecting)
 	}

@@ -14,11 +14,9 @@ import (
 
 const module = "github.com/centrifugal/centrifuge-go"
 
-// TestOwnSuite runs the tests that centrifuge-go ships, against a server that is
-// configured as its docker-compose.yml says. They need ports 8000 and (closed) 9000.
-// It leaves out the files that never name the server: those tests talk to a server
-// of their own, and some of them race within the SDK. For the same reason the race
-// detector is off: it would judge the SDK, and the server is another process.
+// TestOwnSuite runs the tests of centrifuge-go against a server that is configured as its docker-compose.yml says. They
+// need ports 8000 and (closed) 9000. Files that never name the server are left out: their tests talk to a server of
+// their own, and some race within the SDK. So the race detector is off, too.
 func TestOwnSuite(t *testing.T) {
 	for _, port := range []string{"8000", "9000"} {
 		if c, err := net.Dial("tcp", "localhost:"+port); err == nil {
@@ -51,7 +49,7 @@ func TestOwnSuite(t *testing.T) {
 
 var testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 
-// serverTests names the tests in the files of dir that dial the server.
+// serverTests names the tests in files that dial the server.
 func serverTests(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
@@ -81,7 +79,6 @@ var (
 	composeEnv     = regexp.MustCompile(`(?m)^\s+(CENTRIFUGO_\w+): "(.*)"$`)
 )
 
-// compose reads arguments and environment of the server from a compose file.
 func compose(t *testing.T, path string) (args, env []string) {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -15,8 +15,8 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/porttest"
 )
 
-// accounts takes examples/accounts to a module of its own, as a reader would, runs two nodes of
-// it with a Redis, and has browsers use them.
+// accounts takes examples/accounts to a module of its own, as a reader would, runs two nodes with a Redis, and has
+// browsers use them.
 func accounts(t *testing.T, u *user) {
 	dir := filepath.Join(u.dir, "accounts")
 	if err := os.CopyFS(dir, os.DirFS(filepath.Join(repository, "examples/accounts"))); err != nil {
@@ -45,7 +45,6 @@ func accounts(t *testing.T, u *user) {
 	u.run(scripts, visit...)
 }
 
-// writeAccounts writes the file of accounts, with the hashes that the program prints.
 func (u *user) writeAccounts(program, file string) {
 	u.t.Helper()
 	type account struct {
@@ -74,7 +73,6 @@ func (u *user) writeAccounts(program, file string) {
 	u.write(file, string(text))
 }
 
-// startAccounts starts a node and returns its address when it listens there.
 func (u *user) startAccounts(dir, program string, args ...string) string {
 	u.t.Helper()
 	address := porttest.Address(u.t)

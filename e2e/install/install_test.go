@@ -1,6 +1,5 @@
-// Package install checks that users can install the modules: outside of this repository, from a
-// module proxy. The modules are those of the commit that is checked out, in the version in which
-// they require each other.
+// Package install checks that users can install the modules from a module proxy: those of the commit that is checked
+// out, in the version in which they require each other.
 package install
 
 import (
@@ -31,11 +30,9 @@ const (
 	patience = 4 * time.Minute
 )
 
-// published are the folders of the modules that users install. The server requires all
-// others.
+// published are the folders of the modules for users. The server requires all others.
 var published = []string{"server", "broker/nats", "broker/postgres", "broker/redis", "metrics", "transport/webtransport", "."}
 
-// user is a folder outside of the repository, and an environment for the go command.
 type user struct {
 	t   *testing.T
 	ctx context.Context
@@ -50,21 +47,20 @@ func newUser(t *testing.T) *user {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	u := &user{t: t, ctx: ctx, dir: t.TempDir()}
-	// Dependencies come from the module cache, so that no network is needed. Downloads of this
-	// test go to another cache, because its version of Gyro is not the published one.
+	// Dependencies come from the module cache, without a network. Downloads go to another cache, because this version of
+	// Gyro is not the published one.
 	proxies := []string{"file://" + u.publish(), "file://" + u.run(".", "go", "env", "GOMODCACHE") + "/cache/download", u.run(".", "go", "env", "GOPROXY")}
 	u.env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-modcacherw -trimpath", "CGO_ENABLED=0", "GOSUMDB=off", "GOTOOLCHAIN=local",
 		"GOPROXY="+strings.Join(proxies, ","), "GOMODCACHE="+t.TempDir(), "GOBIN="+u.dir)
 	return u
 }
 
-// in returns the user for a subtest.
 func (u user) in(t *testing.T) *user {
 	u.t = t
 	return &u
 }
 
-// run runs a command in a folder, and returns what it prints without the line's end.
+// run returns the output without the line's end.
 func (u *user) run(dir string, command ...string) string {
 	u.t.Helper()
 	cmd := exec.CommandContext(u.ctx, command[0], command[1:]...)
@@ -78,7 +74,7 @@ func (u *user) run(dir string, command ...string) string {
 	return strings.TrimSuffix(string(out), "\n")
 }
 
-// publish writes a module proxy (go.dev/ref/mod, GOPROXY protocol) to a folder.
+// publish writes a module proxy (go.dev/ref/mod, GOPROXY protocol).
 func (u *user) publish() string {
 	u.t.Helper()
 	dir, tree := u.t.TempDir(), u.t.TempDir()
@@ -105,7 +101,7 @@ func (u *user) publish() string {
 	return dir
 }
 
-// check checks that a go.mod requires all modules of Gyro in one version and replaces none.
+// check: a go.mod requires all modules of Gyro in one version and replaces none.
 func (u *user) check(folder, goMod string) {
 	u.t.Helper()
 	f, err := modfile.Parse(path.Join(folder, "go.mod"), []byte(goMod), nil)
@@ -183,8 +179,7 @@ func TestInstall(t *testing.T) {
 	t.Run("accounts", func(t *testing.T) { accounts(t, u.in(t)) })
 }
 
-// program builds the program of testdata with an engine, in a module of its own, and
-// returns its path.
+// program builds the program of testdata with an engine, in a module of its own.
 func (u *user) program(engine string, requires ...string) string {
 	u.t.Helper()
 	dir := filepath.Join(u.dir, engine)
@@ -194,7 +189,6 @@ func (u *user) program(engine string, requires ...string) string {
 	return u.build(dir, requires...)
 }
 
-// build builds the program in a folder, which becomes a module of its own, and returns its path.
 func (u *user) build(dir string, requires ...string) string {
 	u.t.Helper()
 	u.run(dir, "go", "mod", "init", "example.com/"+filepath.Base(dir))
@@ -206,7 +200,6 @@ func (u *user) build(dir string, requires ...string) string {
 	return filepath.Join(dir, "program")
 }
 
-// converse runs a server, and has two clients talk there.
 func converse(t *testing.T, program string, args ...string) {
 	t.Helper()
 	serve(t, program, args, func(address string) {
@@ -221,7 +214,6 @@ func converse(t *testing.T, program string, args ...string) {
 	})
 }
 
-// serve runs a server, which prints its address, while clients use it.
 func serve(t *testing.T, program string, args []string, use func(address string)) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)

@@ -52,7 +52,7 @@ func options(t *testing.T) Options {
 	return Options{Gyro: gyro, Self: os.Args[0], Out: t.TempDir()}
 }
 
-// children returns the processes that another one has started, and that have not ended.
+// children returns the processes of another one that have not ended.
 func children(parent int) (list []int) {
 	files, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is well-formed
 	for _, file := range files {
@@ -66,8 +66,8 @@ func children(parent int) (list []int) {
 	return list
 }
 
-// TestStand is a whole run, with 20,000 connections: all are there, all pings are answered, nothing is lost, and in the end no process is
-// left.
+// TestStand is a whole run with 20,000 connections: all are there, all pings are answered, nothing is lost, and no
+// process is left.
 func TestStand(t *testing.T) {
 	o := options(t)
 	var view logtest.Buffer
@@ -109,7 +109,7 @@ func TestStand(t *testing.T) {
 	if r.Recoverable.Received < 20_000 {
 		t.Errorf("%d messages were delivered", r.Recoverable.Received)
 	}
-	// The model of a run says what that run was like, but for Redis, whose commands vary from second to second in so short a time.
+	// The model says what the run was like, but for Redis, whose commands vary from second to second.
 	text, err := Predict(filepath.Join(o.Out, "report.json"), filepath.Join(o.Out, "report.json"), 0, 0, 0)
 	if err != nil || !strings.Contains(text, "20000 connections, 4 nodes") || strings.Count(text, "measured") < 6 {
 		t.Errorf("%s %v", text, err)

@@ -14,14 +14,13 @@ import (
 	"time"
 )
 
-// alert is what tools/firing tells of a rule and a series. Times are Unix milliseconds.
+// alert is what tools/firing tells of a rule and a series, in Unix milliseconds.
 type alert struct {
 	Alert, Severity      string
 	Labels               map[string]string
 	Pending, Fires, Last int64
 }
 
-// alerts evaluates the rules on the recorded scrapes, and enters the alerts into the rows.
 func (r *run) alerts(recording string) error {
 	out, err := exec.Command(r.firer, "-rules", "../../deploy/prometheus/alerts.yml", "-step", scrapePause.String(), recording).Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
@@ -50,8 +49,8 @@ func (r *run) alerts(recording string) error {
 	return nil
 }
 
-// told tells of the alerts that began to be pending between two times, and of those that began earlier and still fire: each alert once, with
-// the labels of its series.
+// told has the alerts that began to be pending between two times, and those that still fire: each once, with the labels
+// of its series.
 func told(list []alert, begin, end time.Time) (lines []string) {
 	var names []string
 	sums, of := make(map[string]alert), make(map[string][]string)
@@ -86,7 +85,6 @@ func told(list []alert, begin, end time.Time) (lines []string) {
 	return lines
 }
 
-// about returns the labels that tell series of an alert apart.
 func about(labels map[string]string) string {
 	var list []string
 	for name, value := range labels {

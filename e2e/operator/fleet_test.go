@@ -30,7 +30,7 @@ import (
 	"github.com/gyrohq/gyro/e2e/internal/wire"
 )
 
-// keys sign the tokens of clients, by an HMAC secret or by an ECDSA key. Any goroutine may use them.
+// keys sign tokens by an HMAC secret or an ECDSA key. Any goroutine may use them.
 type keys struct {
 	private *ecdsa.PrivateKey
 	public  string // PEM text
@@ -55,24 +55,20 @@ func newKeys(tb testing.TB) *keys {
 	return k
 }
 
-// secret returns the HMAC secret in use.
 func (k *keys) secret() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.current
 }
 
-// use has new tokens signed by a secret, or by the ECDSA key.
 func (k *keys) use(secret string, byECDSA bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.current, k.byECDSA = secret, byECDSA
 }
 
-// tokenLife is how long the tokens of clients live.
 const tokenLife = 120 * time.Second
 
-// token makes a token of a user.
 func (k *keys) token(user string) (string, error) {
 	k.mu.Lock()
 	secret, byECDSA := k.current, k.byECDSA
@@ -84,7 +80,6 @@ func (k *keys) token(user string) (string, error) {
 	return k.sign(claims)
 }
 
-// sign makes a token by the ECDSA key.
 func (k *keys) sign(claims object) (string, error) {
 	payload, err := json.Marshal(claims)
 	if err != nil {
@@ -104,16 +99,13 @@ func (k *keys) sign(claims object) (string, error) {
 }
 
 const (
-	channels = 30 // with recovery
-	ticker   = "ticker"
-	every    = time.Second // a publication in each channel
-	// answerLimit is how long a publisher waits for an answer.
+	channels    = 30 // with recovery
+	ticker      = "ticker"
+	every       = time.Second // a publication in each channel
 	answerLimit = 5 * time.Second
-	// handshakes is how many clients connect at a time at first.
-	handshakes = 50
+	handshakes  = 50
 )
 
-// fleet is all clients and publishers.
 type fleet struct {
 	stand      *stand
 	clients    []*client
@@ -127,7 +119,7 @@ type fleet struct {
 	proofs   []string
 }
 
-// client is one of the public SDK, or an EventSource, with its book.
+// client is of the public SDK, or an EventSource, with its book.
 type client struct {
 	member
 	source bool
@@ -135,7 +127,6 @@ type client struct {
 	ledger *account.Ledger
 }
 
-// member is a client without its book.
 type member interface {
 	Subscribed() bool
 	Describe() string
@@ -143,7 +134,6 @@ type member interface {
 	Close()
 }
 
-// newFleet connects all clients, and then starts the publishers.
 func newFleet(s *stand, n int) (*fleet, error) {
 	f := &fleet{stand: s}
 	var ledgers []*account.Ledger
@@ -177,7 +167,6 @@ func newFleet(s *stand, n int) (*fleet, error) {
 	return f, nil
 }
 
-// connect adds a client.
 func (f *fleet) connect(user, channel string, lossy bool, ledger *account.Ledger) error {
 	c := f.open(user, lossy, ledger)
 	sdk, err := account.NewSDK(account.Options{
@@ -199,7 +188,6 @@ func (f *fleet) connect(user, channel string, lossy bool, ledger *account.Ledger
 	return nil
 }
 
-// open begins a book.
 func (f *fleet) open(user string, lossy bool, ledger *account.Ledger) *client {
 	c := &client{ledger: ledger}
 	c.book.Owner, c.book.Ledger, c.book.Lossy = user, ledger, lossy
@@ -213,10 +201,9 @@ func (f *fleet) add(c *client, m member) {
 	f.clients = append(f.clients, c)
 }
 
-// sources is how many EventSources there are.
 const sources = 9
 
-// listen adds an EventSource. Its token lives as long as the run, and is by the key that is not exchanged.
+// listen adds an EventSource, whose token lives as long as the run, by the key that is not exchanged.
 func (f *fleet) listen(user, channel string, ledger *account.Ledger) error {
 	c := f.open(user, false, ledger)
 	c.source = true
@@ -232,8 +219,7 @@ func (f *fleet) listen(user, channel string, ledger *account.Ledger) error {
 	return nil
 }
 
-// sdk is the configuration of clients. All but the limits of handshakes and writes is the default of the SDK: servers, load balancer and
-// clients share one machine here.
+// sdk has the defaults of the SDK, but for the limits of handshakes and writes: all share one machine here.
 func (s *stand) sdk(token func() (string, error)) centrifuge.Config {
 	return centrifuge.Config{
 		GetToken:         func(centrifuge.ConnectionTokenEvent) (string, error) { return token() },
@@ -245,7 +231,6 @@ func (s *stand) sdk(token func() (string, error)) centrifuge.Config {
 	}
 }
 
-// note keeps an event that must not happen, up to 20 of a kind.
 func (f *fleet) note(list *[]string, what string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -254,7 +239,6 @@ func (f *fleet) note(list *[]string, what string) {
 	}
 }
 
-// publish starts the publishers.
 func (f *fleet) publish(ledgers []*account.Ledger) {
 	ctx, cancel := context.WithCancel(f.stand.ctx)
 	f.halt = cancel
@@ -277,13 +261,11 @@ func (f *fleet) publish(ledgers []*account.Ledger) {
 	})
 }
 
-// stop ends the publishers.
 func (f *fleet) stop() {
 	f.halt()
 	f.publishing.Wait()
 }
 
-// unsubscribed returns how many clients are not subscribed.
 func (f *fleet) unsubscribed() (n int) {
 	for _, c := range f.clients {
 		if !c.Subscribed() {
@@ -293,7 +275,6 @@ func (f *fleet) unsubscribed() (n int) {
 	return n
 }
 
-// describe tells of clients that are not where they should be, for messages.
 func (f *fleet) describe() string {
 	var said []string
 	for _, c := range f.clients {
@@ -306,7 +287,7 @@ func (f *fleet) describe() string {
 	return strings.Join(append(said, f.failures...), "; ")
 }
 
-// acknowledged waits until so many more publications of each channel are acknowledged.
+// acknowledged waits for so many more publications of each channel.
 func (f *fleet) acknowledged(more int64) error {
 	goals := make([]int64, len(f.publishers))
 	for i, p := range f.publishers {
@@ -322,13 +303,12 @@ func (f *fleet) acknowledged(more int64) error {
 	})
 }
 
-// failing waits until a call of the API fails.
 func (f *fleet) failing() error {
 	before := f.recorder.Peek().Failed()
 	return f.stand.until("calls of the API that fail", func() bool { return f.recorder.Peek().Failed() > before })
 }
 
-// caughtUp waits until all clients are connected and have the next acknowledged publication, or a later one.
+// caughtUp waits until all clients have the next acknowledged publication, or a later one.
 func (f *fleet) caughtUp() error {
 	if err := f.acknowledged(1); err != nil {
 		return err
@@ -336,7 +316,6 @@ func (f *fleet) caughtUp() error {
 	return f.top("publications for all clients")
 }
 
-// top waits until all clients have all acknowledged publications.
 func (f *fleet) top(what string) error {
 	goals := make(map[*account.Ledger]int64)
 	for _, p := range f.publishers {
@@ -358,7 +337,6 @@ func (f *fleet) top(what string) error {
 	return nil
 }
 
-// tally counts the events of clients and publishers in a step.
 type tally struct {
 	account.Counts // of channels with recovery, of the SDK
 	absences
@@ -371,7 +349,6 @@ type tally struct {
 	Proofs    []string
 }
 
-// absences are how many clients lost the connection, how long one was away at most, and how many are still away.
 type absences struct {
 	Left    int
 	Longest time.Duration
@@ -399,7 +376,6 @@ func (a *absences) String() string {
 	return text
 }
 
-// collect ends a step.
 func (f *fleet) collect() (t tally) {
 	now := time.Now()
 	for _, c := range f.clients {
@@ -425,7 +401,6 @@ func (f *fleet) collect() (t tally) {
 	return t
 }
 
-// guests are clients for a step, which keep no books.
 type guests struct {
 	all []*centrifuge.Client
 
@@ -436,7 +411,6 @@ type guests struct {
 	came  int
 }
 
-// invite connects guests, whose tokens are signed by a secret and live for some time.
 func (s *stand) invite(n int, secret string, life time.Duration) *guests {
 	g := &guests{begun: time.Now(), ended: make(map[uint32]int)}
 	for i := range n {
@@ -469,14 +443,13 @@ func (g *guests) close() {
 	}
 }
 
-// counts returns how many guests have connected, how long the last one took, and how many were thrown out for good, by code.
+// counts returns how many guests came, how long the last took, and how many were thrown out for good, by code.
 func (g *guests) counts() (came int, last time.Duration, ended string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.came, g.last, fmt.Sprint(g.ended)
 }
 
-// thrown returns how many guests were thrown out for good.
 func (g *guests) thrown() (n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

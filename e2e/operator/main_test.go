@@ -37,7 +37,6 @@ func TestMain(m *testing.M) {
 	os.Exit(rig.Run(m))
 }
 
-// TestOperator makes the table.
 func TestOperator(t *testing.T) {
 	if *clients == 0 {
 		t.Skip("it takes 25 minutes: make operator")

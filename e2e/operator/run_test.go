@@ -19,7 +19,6 @@ import (
 	"github.com/gyrohq/gyro/e2e/internal/wire"
 )
 
-// options of a run.
 type options struct {
 	clients int
 	steps   []string // names; none for all
@@ -27,7 +26,6 @@ type options struct {
 	limit   time.Duration
 }
 
-// run is the cluster with its clients, and the rows so far.
 type run struct {
 	*stand
 	fleet *fleet
@@ -40,7 +38,6 @@ type run struct {
 	now   *row
 }
 
-// row has the findings of a step.
 type row struct {
 	step
 	tally
@@ -53,7 +50,7 @@ type row struct {
 	err               error
 }
 
-// perform runs steps, and prints their findings. The test fails if a publication is lost or comes twice, or if clients do not come back.
+// perform fails if a publication is lost or comes twice, or if clients do not come back.
 func perform(t *testing.T, o options) {
 	list := choose(t, o.steps)
 	// A Ctrl-C ends the run, with the table of what there is.
@@ -102,7 +99,6 @@ func perform(t *testing.T, o options) {
 	}
 }
 
-// choose returns the steps with these names.
 func choose(t *testing.T, names []string) (list []step) {
 	t.Helper()
 	if len(names) == 0 {
@@ -122,7 +118,7 @@ func choose(t *testing.T, names []string) (list []step) {
 	return list
 }
 
-// check refuses more clients than descriptors suffice for, and makes the folder.
+// check refuses more clients than descriptors suffice for.
 func (o options) check(t *testing.T) {
 	t.Helper()
 	var files syscall.Rlimit
@@ -138,13 +134,11 @@ func (o options) check(t *testing.T) {
 	}
 }
 
-// pause lasts for some seconds, or until the run is interrupted.
 func (r *run) pause(seconds int) { wire.Sleep(r.ctx, time.Duration(seconds)*time.Second) }
 
-// remark adds something to the row of the step.
 func (r *run) remark(text string) { r.now.remarks = append(r.now.remarks, text) }
 
-// examine runs gyro doctor, and notes the findings that it does not have while nothing happens.
+// examine notes the findings of gyro doctor that it does not have while nothing happens.
 func (r *run) examine() {
 	for _, f := range r.doctor() {
 		if !r.usual[f] {
@@ -153,10 +147,9 @@ func (r *run) examine() {
 	}
 }
 
-// calm is how long is waited after a step, so that the next one begins with nodes that are well.
+// calm is the pause after a step, so that the next one begins with nodes that are well.
 const calm = 5 * time.Second
 
-// do runs a step, waits until the clients are back, and prints the findings.
 func (r *run) do(s step) {
 	r.now = &row{step: s, begin: time.Now()}
 	r.rows = append(r.rows, r.now)
@@ -179,14 +172,12 @@ func (r *run) do(s step) {
 	r.now.err = err
 }
 
-// well waits until all nodes are ready, and until the admin interface of each says so of all.
 func (r *run) well() error {
 	return r.until("nodes that are well", func() bool {
 		return !slices.ContainsFunc(r.nodes, func(n *node) bool { return r.ready(n) != nil || r.overview(n) != nil })
 	})
 }
 
-// finish evaluates the rules, writes the table, and judges.
 func (r *run) finish() {
 	if err := r.judge(); err != nil {
 		r.tb.Error(err)
@@ -207,7 +198,6 @@ func (r *run) finish() {
 	r.tb.Logf("%s\nin %s: table.md, scrapes.jsonl.gz, logs", text, r.opts.out)
 }
 
-// judge tells of everything that must not happen.
 func (r *run) judge() error {
 	var errs []error
 	for _, w := range r.rows {
@@ -228,13 +218,11 @@ const header = `| step | took | clients that lost the connection | longest away 
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 `
 
-// line is the row of the table.
 func (w *row) line() string {
 	return fmt.Sprintf("| %s | %.0f s | %d | %s | %d / %d | %d | %d | %d | %.1f s |", w.title, w.over.Sub(w.begin).Seconds(), w.Left, &w.absences,
 		w.Lost, w.Duplicated, w.Told, w.Answers.Failed(), w.Plain, w.Silence.Seconds())
 }
 
-// details are the lines below the table: everything that clients, tools and logs said in the step.
 func (w *row) details() (list []string) {
 	add := func(what string, texts ...string) {
 		for _, text := range texts {
@@ -273,7 +261,6 @@ func (w *row) details() (list []string) {
 	return list
 }
 
-// table is the result.
 func (r *run) table() string {
 	var b strings.Builder
 	received, acked := 0, 0

@@ -21,7 +21,7 @@ import (
 	"github.com/gyrohq/gyro/e2e/internal/wire"
 )
 
-// source is an EventSource over HTTP/2, as a page has it: it comes back after the time that the server tells, with the last id.
+// source is an EventSource over HTTP/2, as in a page: it comes back after the server's time, with the last id.
 type source struct {
 	account.Absence
 	stand   *stand
@@ -37,7 +37,6 @@ type source struct {
 	ended   chan struct{}
 }
 
-// newSource opens an EventSource for a channel, until it is closed.
 func newSource(s *stand, channel, token string, book *account.Book, fail func(string)) (*source, error) {
 	request, err := json.Marshal(object{"token": token, "subs": object{channel: object{}}})
 	if err != nil {
@@ -59,17 +58,14 @@ func newSource(s *stand, channel, token string, book *account.Book, fail func(st
 	return c, nil
 }
 
-// Close closes the EventSource, and returns when it is.
 func (c *source) Close() {
 	c.cancel()
 	<-c.ended
 	c.http.CloseIdleConnections()
 }
 
-// Subscribed tells whether the server has answered, and goes on to.
 func (c *source) Subscribed() bool { return c.open.Load() }
 
-// Describe is for messages.
 func (c *source) Describe() string {
 	return fmt.Sprintf("an EventSource, which is open: %v", c.open.Load())
 }
@@ -93,7 +89,6 @@ var errOver = errors.New("the EventSource is over")
 // silence is the longest time without an event; the server pings every 25 s. A browser would wait for ever.
 const silence = 40 * time.Second
 
-// read is one connection.
 func (c *source) read(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -140,7 +135,6 @@ func (c *source) read(ctx context.Context) error {
 	return nil
 }
 
-// event takes a push.
 func (c *source) event(data string) error {
 	if data == "" || data == "{}" {
 		return nil

@@ -26,19 +26,16 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/porttest"
 )
 
-// hosts are the addresses of the nodes. Each node has another address, as machines have, so all nodes can use the same ports.
+// hosts: nodes have addresses of their own, as machines have, so all can use the same ports.
 var hosts = []string{"127.0.0.2", "127.0.0.3", "127.0.0.4"}
 
-// adminKey is what scripts show to the admin interface.
 const adminKey = "the-key-of-the-admin-interface"
 
-// patience bounds each wait of a step, such as the wait for a node or for the clients.
+// patience bounds each wait of a step.
 const patience = 2 * time.Minute
 
-// object is a part of a configuration.
 type object = map[string]any
 
-// stand is the cluster, with its Redis and its load balancer.
 type stand struct {
 	tb  testing.TB
 	ctx context.Context // ends when the run is interrupted
@@ -57,11 +54,9 @@ type stand struct {
 	frontLog        string // of processes that have ended
 	config          object
 	names           *strings.Replacer // of addresses
-	// disk tells whether the log of the last node is on a file system of its own.
-	disk bool
+	disk            bool
 }
 
-// node is a node of the cluster. Its address stays the same when it is started again.
 type node struct {
 	*rig.Server
 	name, host string
@@ -72,7 +67,6 @@ type node struct {
 
 func (n *node) log() string { return filepath.Join(n.logDir, n.name+".log") }
 
-// newStand starts everything, until the test ends.
 func newStand(ctx context.Context, tb testing.TB, out string) *stand {
 	tb.Helper()
 	s := &stand{tb: tb, ctx: ctx, dir: tb.TempDir(), nginx: need.Program(tb, "nginx"), keys: newKeys(tb)}
@@ -110,7 +104,6 @@ func newStand(ctx context.Context, tb testing.TB, out string) *stand {
 	return s
 }
 
-// serverNames gives addresses of Redis names that stay the same from run to run.
 func serverNames(r *redistest.Sentinel) *strings.Replacer {
 	pairs := []string{strings.Join(r.Addresses(), ", "), "the Sentinels"}
 	for i, s := range r.Servers {
@@ -122,7 +115,6 @@ func serverNames(r *redistest.Sentinel) *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// finish ends a node, and keeps its last words.
 func (s *stand) finish(n *node) {
 	n.Resume()
 	n.Kill()
@@ -142,7 +134,7 @@ func (s *stand) keep(file, text string) {
 	}
 }
 
-// mount gives the log of the last node a small file system, which root can do.
+// mount gives the log of the last node a small file system, if this is root.
 func (s *stand) mount() {
 	n := s.nodes[len(s.nodes)-1]
 	dir := filepath.Join(s.dir, "disk")
@@ -160,7 +152,6 @@ func (s *stand) mount() {
 	})
 }
 
-// certify makes a certificate for a name, in a folder of that name.
 func (s *stand) certify(name string) {
 	s.tb.Helper()
 	dir := filepath.Join(s.dir, name)
@@ -202,7 +193,6 @@ func (s *stand) configuration() object {
 	}
 }
 
-// write writes the configuration of the nodes.
 func (s *stand) write() {
 	s.tb.Helper()
 	text, err := json.MarshalIndent(s.config, "", "  ")
@@ -216,7 +206,6 @@ func (s *stand) write() {
 
 func (s *stand) file() string { return filepath.Join(s.dir, "gyro.json") }
 
-// start starts a node, and returns when it is ready.
 func (s *stand) start(n *node) {
 	s.tb.Helper()
 	if n.Server != nil {
@@ -234,15 +223,12 @@ func (s *stand) start(n *node) {
 	}
 }
 
-// stop ends a node as an operator does.
 func (s *stand) stop(n *node) { n.StopWithin(40 * time.Second) }
 
-// internal returns the address of a node for backends and operators.
 func (s *stand) internal(n *node) string {
 	return net.JoinHostPort(n.host, strconv.Itoa(s.ports.internal))
 }
 
-// until waits until done says so. The error names what did not come.
 func (s *stand) until(what string, done func() bool) error {
 	for deadline := time.Now().Add(patience); !done(); wire.Sleep(s.ctx, 50*time.Millisecond) {
 		if s.ctx.Err() != nil {
@@ -317,7 +303,6 @@ server {
 	return fmt.Sprintf("worker_processes auto;\nworker_rlimit_nofile %d;\n", files.Max) + rig.WholeNginx("worker_connections 16384;", text), nil
 }
 
-// get reads a path of the internal listener of a node.
 func (s *stand) get(client *http.Client, n *node, path string) (status int, body []byte, err error) {
 	req, err := http.NewRequestWithContext(s.ctx, http.MethodGet, "http://"+s.internal(n)+path, http.NoBody)
 	if err != nil {
@@ -336,7 +321,6 @@ func (s *stand) get(client *http.Client, n *node, path string) (status int, body
 
 var asking = &http.Client{Timeout: 2 * time.Second}
 
-// ready returns the complaints of a node about its health.
 func (s *stand) ready(n *node) []string {
 	status, body, err := s.get(asking, n, "/health/ready")
 	switch {
@@ -364,7 +348,6 @@ func (s *stand) ready(n *node) []string {
 	return said
 }
 
-// overview returns the complaints that the admin interface of a node has about the cluster.
 func (s *stand) overview(n *node) (said []string) {
 	status, body, err := s.get(asking, n, "/admin/nodes")
 	if err != nil || status != http.StatusOK {
@@ -399,10 +382,8 @@ func (s *stand) overview(n *node) (said []string) {
 	return said
 }
 
-// finding is what gyro doctor says.
 type finding struct{ Area, Status, Text string }
 
-// doctor runs gyro doctor, and returns its warnings and problems.
 func (s *stand) doctor() (bad []finding) {
 	ctx, cancel := context.WithTimeout(s.ctx, 30*time.Second)
 	defer cancel()

@@ -20,7 +20,7 @@ import (
 	"github.com/gyrohq/gyro/e2e/internal/wire"
 )
 
-// step is something that happens to the cluster. It returns when it is over; that the clients come back is waited for afterwards.
+// step happens to the cluster. It returns when it is over; clients are waited for afterwards.
 type step struct {
 	name, title string
 	run         func(*run) error
@@ -47,7 +47,6 @@ var steps = []step{
 	{"descriptors", "descriptors of a node exhausted, 75 s, 30 new clients", descriptors},
 }
 
-// rolling restarts the nodes, each as soon as the one before is ready.
 func rolling(r *run) error {
 	for _, n := range r.nodes {
 		r.stop(n)
@@ -168,7 +167,7 @@ func memory(r *run) error {
 	return nil
 }
 
-// readOnly makes a replica of the primary without asking the Sentinels, which take half a minute to put that right.
+// readOnly makes the primary a replica behind the Sentinels, who take half a minute to put that right.
 func readOnly(r *run) error {
 	if err := r.agree(); err != nil {
 		return err
@@ -185,7 +184,6 @@ func readOnly(r *run) error {
 	return r.agree()
 }
 
-// fullDisk fills the file system of a node's log, and has the node write lines.
 func fullDisk(r *run) error {
 	n := r.nodes[len(r.nodes)-1]
 	if !r.disk {
@@ -223,13 +221,12 @@ func fullDisk(r *run) error {
 	return r.reconfigured()
 }
 
-// reconfigured asks all nodes to read the configuration, and returns when each of them has logged the outcome.
+// reconfigured returns when each node has logged the outcome.
 func (r *run) reconfigured() error {
 	r.write()
 	return r.reread()
 }
 
-// reread is reconfigured with the file as it is.
 func (r *run) reread() error {
 	before := make(map[*node]int)
 	for _, n := range r.nodes {
@@ -244,7 +241,6 @@ func (r *run) reread() error {
 	return nil
 }
 
-// reloads returns how often the log tells of a reload.
 func (n *node) reloads() int {
 	text, err := os.ReadFile(n.log())
 	if err != nil {
@@ -257,7 +253,7 @@ func (n *node) reloads() int {
 	return count
 }
 
-// reload gives the nodes valid configurations and others. In the end they have the one that they began with.
+// reload gives the nodes valid configurations and others, in the end the one of the beginning.
 func reload(r *run) error {
 	whole, err := json.Marshal(r.config)
 	if err != nil {
@@ -318,8 +314,8 @@ func reload(r *run) error {
 	return errors.Join(err, r.reconfigured())
 }
 
-// taken tells whether the last configuration was taken, by the metric of the first node. Requests at the same time share
-// an answer, which may be older than the reload, if another scrape began before it. The second request gets a newer one.
+// taken looks at the metric of the first node. Requests at a time share an answer, which may be older than the reload,
+// if another scrape began before it. The second request gets a newer one.
 func (r *run) taken() (bool, error) {
 	if _, _, err := r.get(scraping, r.nodes[0], "/metrics"); err != nil {
 		return false, err
@@ -328,7 +324,6 @@ func (r *run) taken() (bool, error) {
 	return strings.Contains(string(body), "\ngyro_config_last_reload_successful 1\n"), err
 }
 
-// section returns a section of a configuration that was read from JSON.
 func section(c object, path ...string) object {
 	for _, name := range path {
 		if c[name] == nil {
@@ -355,8 +350,8 @@ func rotate(r *run) error {
 	return r.reconfigured()
 }
 
-// replace changes the secret while clients apart have tokens by the old one, and changes it back after 25 s. The tokens of all others are by
-// ECDSA meanwhile.
+// replace changes the secret while clients apart have tokens by the old one, and back after 25 s. All others have tokens
+// by ECDSA meanwhile.
 func replace(r *run) error {
 	token := section(r.config, "client", "token")
 	old := r.keys.secret()
@@ -414,7 +409,6 @@ func certificates(r *run) error {
 	return errors.Join(err, first, second)
 }
 
-// shown returns the certificate that nginx shows.
 func (r *run) shown() (string, error) {
 	conn, err := tls.Dial("tcp", r.public, &tls.Config{InsecureSkipVerify: true}) // no authority has signed it
 	if err != nil {
@@ -424,7 +418,6 @@ func (r *run) shown() (string, error) {
 	return string(conn.ConnectionState().PeerCertificates[0].Raw), nil
 }
 
-// connections returns how many clients a node has.
 func (r *run) connections(n *node) (count int) {
 	_, body, _ := r.get(scraping, n, "/metrics") // a node that does not answer has none
 	_, text, _ := strings.Cut(string(body), "\ngyro_node_num_clients ")
@@ -432,7 +425,6 @@ func (r *run) connections(n *node) (count int) {
 	return count
 }
 
-// version is the version of the other build.
 const version = "99.0.0"
 
 // build builds the other version, without which there is no upgrade.
@@ -473,7 +465,7 @@ func suspend(r *run) error {
 	return nil
 }
 
-// descriptors leaves two descriptors to the node with the fewest clients, to which nginx sends new ones, and lets clients come.
+// descriptors leaves two descriptors to the node with the fewest clients, to which nginx sends new ones.
 func descriptors(r *run) error {
 	n := slices.MinFunc(r.nodes, func(a, b *node) int { return r.connections(a) - r.connections(b) })
 	limit := func(n int, pid int) error {

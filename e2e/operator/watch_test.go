@@ -22,20 +22,17 @@ import (
 	"github.com/gyrohq/gyro/e2e/internal/wire"
 )
 
-// How often nodes are asked.
 const (
 	healthPause   = 500 * time.Millisecond
 	overviewPause = 2 * time.Second
 	scrapePause   = 5 * time.Second
 )
 
-// watch asks the nodes, until the run ends.
 type watch struct {
 	stand *stand
 	work  sync.WaitGroup
 
-	mu sync.Mutex
-	// said has the complaints by question and by node.
+	mu   sync.Mutex
 	said map[string]map[string]*sayings
 
 	recording *os.File
@@ -43,7 +40,7 @@ type watch struct {
 	lines     *json.Encoder
 }
 
-// sayings are the complaints of a node at one question, which it is asked again and again. Without one, all is well.
+// sayings are the complaints of a node at one question. Without one, all is well.
 type sayings struct {
 	now  map[string]time.Time // since when
 	past []saying
@@ -54,7 +51,6 @@ type saying struct {
 	from, to time.Time
 }
 
-// hear notes an answer.
 func (s *sayings) hear(complaints []string, at time.Time) {
 	before := s.now
 	s.now = make(map[string]time.Time)
@@ -72,7 +68,6 @@ func (s *sayings) hear(complaints []string, at time.Time) {
 	}
 }
 
-// between returns the complaints between two times.
 func (s *sayings) between(begin, end time.Time) (list []saying) {
 	all := slices.Clone(s.past)
 	for text, since := range s.now {
@@ -93,7 +88,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// summary returns a line for each complaint, in the order of their begin: the nodes that had it, its first and last second, and how often it came.
+// summary has a line for each complaint, in the order of their begin: its nodes, first and last second, and number.
 func summary(by map[string][]saying, begin time.Time) (lines []string) {
 	type sum struct {
 		saying
@@ -137,7 +132,7 @@ var (
 	ports     = regexp.MustCompile(`\b127\.0\.0\.\d+:\d+->`)
 )
 
-// plain shortens a text, and leaves out the times and ports that differ from one time to the next.
+// plain leaves out times and ports, which differ each time.
 func plain(text string) string {
 	const most = 250
 	text = strings.ReplaceAll(text, "\n", "; ")
@@ -150,7 +145,6 @@ func plain(text string) string {
 	return text
 }
 
-// newWatch begins to ask.
 func newWatch(s *stand, out string) (*watch, error) {
 	w := &watch{stand: s, said: make(map[string]map[string]*sayings)}
 	var err error
@@ -172,7 +166,7 @@ func newWatch(s *stand, out string) (*watch, error) {
 	return w, nil
 }
 
-// repeat calls do again and again, with a pause from begin to begin.
+// repeat pauses from begin to begin.
 func (w *watch) repeat(ctx context.Context, pause time.Duration, do func()) {
 	w.work.Go(func() {
 		for next := time.Now(); ctx.Err() == nil; next = later(next.Add(pause), time.Now()) {
@@ -202,7 +196,6 @@ func (w *watch) hear(what string, n *node, complaints ...string) {
 // scraping is as patient as Prometheus would be.
 var scraping = &http.Client{Timeout: scrapePause}
 
-// scrape records the metrics of a node.
 func (w *watch) scrape(n *node) {
 	at := time.Now()
 	status, body, err := w.stand.get(scraping, n, "/metrics")
@@ -225,7 +218,6 @@ func (w *watch) scrape(n *node) {
 	}
 }
 
-// close ends the recording, and returns its file.
 func (w *watch) close() (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -233,7 +225,6 @@ func (w *watch) close() (string, error) {
 	return w.recording.Name(), errors.Join(w.packed.Close(), w.recording.Close())
 }
 
-// told returns the complaints between two times, by question.
 func (w *watch) told(begin, end time.Time) (lines []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -267,7 +258,6 @@ func (s *stand) logSizes() logSizes {
 
 func (s *stand) frontText() string { return s.frontLog + s.front.Log() }
 
-// logged returns the warnings and errors that the logs have got since.
 func (s *stand) logged(since logSizes) (lines []string) {
 	found := make(warnings)
 	for _, n := range s.nodes {
@@ -294,10 +284,9 @@ func times(by map[string]int) string {
 	return strings.Join(list, ", ")
 }
 
-// warnings are lines of logs from level warn on: by level and message, then by their other attributes, then by node.
+// warnings are lines from level warn on: by level and message, then by other attributes, then by node.
 type warnings map[string]map[string]map[string]int
 
-// read counts the lines of the log of a node.
 func (w warnings) read(text, node string) {
 	for line := range strings.Lines(text) {
 		var l struct {
@@ -321,7 +310,7 @@ func (w warnings) read(text, node string) {
 	}
 }
 
-// lines returns a line for each message, with the attributes that most of its lines have.
+// lines has the attributes that most lines of a message have.
 func (w warnings) lines() (lines []string) {
 	const most = 2
 	for _, what := range slices.Sorted(maps.Keys(w)) {
@@ -358,7 +347,6 @@ func (w warnings) lines() (lines []string) {
 
 var nginxLine = regexp.MustCompile(`^\S+ \S+ \[(\w+)\] \d+#\d+: (?:\*\d+ )?(.*)$`)
 
-// nginxErrors counts the errors of nginx by their texts without addresses.
 func nginxErrors(text string) map[string]int {
 	counts := make(map[string]int)
 	for line := range strings.Lines(text) {

@@ -17,13 +17,11 @@ import (
 	"testing"
 )
 
-// descriptor names a blob of an image.
 type descriptor struct {
 	Digest   string
 	Platform struct{ Architecture, OS string }
 }
 
-// imageConfig is how an image is run.
 type imageConfig struct {
 	Config struct {
 		User, WorkingDir string
@@ -31,10 +29,9 @@ type imageConfig struct {
 	}
 }
 
-// layout is the content of an OCI layout.
 type layout map[string][]byte
 
-// blob reads a blob whose content has to be what its name says.
+// blob checks that the content is what its name says.
 func (l layout) blob(t *testing.T, d descriptor) []byte {
 	t.Helper()
 	data := l["blobs/"+strings.Replace(d.Digest, ":", "/", 1)]
@@ -53,8 +50,8 @@ func decode[T any](t *testing.T, data []byte) (value T) {
 	return value
 }
 
-// TestImage unpacks the layers of the image for this machine, and runs its entry point as its user, in its folder and
-// with its environment, in a root that has nothing else.
+// TestImage runs the entry point of the image, as its user, in its folder and environment, in a root that has nothing
+// else.
 func TestImage(t *testing.T) {
 	l := layout(members(t, artefact(t, "_image.tar")))
 	type index struct{ Manifests []descriptor }

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package packages installs what a release publishes in a clean root, and runs it there as the unit and the image say.
-// It needs root: scripts/packages.sh makes the files and runs the tests.
+// Package packages installs what a release publishes in a clean root, and runs it as the unit and the image say. It
+// needs root: scripts/packages.sh makes the files and runs the tests.
 package packages
 
 import (
@@ -20,7 +20,6 @@ import (
 	"testing"
 )
 
-// given returns the value of a variable of scripts/packages.sh.
 func given(t *testing.T, name string) string {
 	t.Helper()
 	value := os.Getenv(name)
@@ -30,7 +29,6 @@ func given(t *testing.T, name string) string {
 	return value
 }
 
-// artefact returns the file of the release whose name ends so.
 func artefact(t *testing.T, suffix string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(given(t, "E2E_DIST"), "*"+suffix))
@@ -40,7 +38,6 @@ func artefact(t *testing.T, suffix string) string {
 	return found[0]
 }
 
-// run runs a command and returns what it prints.
 func run(t *testing.T, command ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), command[0], command[1:]...).CombinedOutput()
@@ -88,13 +85,11 @@ func TestChecksums(t *testing.T) {
 	}
 }
 
-// root is a folder with a Debian in it.
 type root struct {
 	t   *testing.T
 	dir string
 }
 
-// newRoot unpacks a clean root.
 func newRoot(t *testing.T) root {
 	t.Helper()
 	archive := given(t, "E2E_ROOT")
@@ -108,13 +103,11 @@ func newRoot(t *testing.T) root {
 
 func (r root) path(name string) string { return filepath.Join(r.dir, name) }
 
-// inside runs a command in the root.
 func (r root) inside(command ...string) string {
 	r.t.Helper()
 	return run(r.t, append([]string{"chroot", r.dir}, command...)...)
 }
 
-// copyIn copies a file to the root.
 func (r root) copyIn(file, name string) {
 	r.t.Helper()
 	run(r.t, "cp", file, r.path(name))
@@ -141,7 +134,6 @@ func (r root) append(name, text string) {
 	}
 }
 
-// gone checks that there is no such file.
 func (r root) gone(name string) {
 	r.t.Helper()
 	if _, err := os.Lstat(r.path(name)); !errors.Is(err, fs.ErrNotExist) {
@@ -149,7 +141,6 @@ func (r root) gone(name string) {
 	}
 }
 
-// id returns the ID of the server's user or group, from passwd or group.
 func (r root) id(file string) uint32 {
 	r.t.Helper()
 	for line := range strings.Lines(r.read("etc/" + file)) {
@@ -165,7 +156,7 @@ func (r root) id(file string) uint32 {
 	return 0
 }
 
-// readable checks that a file belongs to root, and to the group of the server, which may read it.
+// readable: a file belongs to root, and to the group of the server, which may read it.
 func (r root) readable(name string, mode fs.FileMode) {
 	r.t.Helper()
 	info, err := os.Stat(r.path(name))
@@ -178,7 +169,6 @@ func (r root) readable(name string, mode fs.FileMode) {
 	}
 }
 
-// installed checks what both packages do.
 func (r root) installed(zsh string) {
 	r.t.Helper()
 	if got := r.inside("/usr/bin/gyro", "version"); !strings.HasPrefix(got, "Gyro v") || !strings.Contains(artefact(r.t, "_image.tar"), strings.TrimPrefix(strings.Fields(got)[1], "v")) {
@@ -212,7 +202,7 @@ func (r root) installed(zsh string) {
 	}
 }
 
-// rotates has the machine's logrotate do what the packages' file says, in a folder in place of /var/log/gyro.
+// rotates has logrotate do what the packages' file says, in another folder than /var/log/gyro.
 func (r root) rotates() {
 	r.t.Helper()
 	dir := r.t.TempDir()
@@ -275,7 +265,6 @@ func TestDeb(t *testing.T) {
 	r.readable("etc/gyro/config.json", 0o640)
 }
 
-// TestRPM does with the rpm what rpm does.
 func TestRPM(t *testing.T) {
 	r := newRoot(t)
 	rpm := func(args ...string) string {
@@ -305,7 +294,6 @@ func TestRPM(t *testing.T) {
 	}
 }
 
-// untar unpacks an archive to the folder.
 func untar(t *testing.T, archive io.Reader, dir string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "tar", "-C", dir, "--numeric-owner", "-xpf", "-")
@@ -315,7 +303,6 @@ func untar(t *testing.T, archive io.Reader, dir string) {
 	}
 }
 
-// members reads the files of an archive.
 func members(t *testing.T, file string) map[string][]byte {
 	t.Helper()
 	f, err := os.Open(file)

@@ -27,7 +27,6 @@ pivot_root . mnt # after a chroot, units could have no users of their own
 exec chroot . sh -c 'umount -l /mnt; exec env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd --system'
 `
 
-// machine is a root in which systemd runs.
 type machine struct {
 	root
 	pid string // of systemd, outside
@@ -58,7 +57,6 @@ func newMachine(t *testing.T) machine {
 	return m
 }
 
-// try runs a command where systemd runs.
 func (m machine) try(command ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(m.t.Context(), time.Minute)
 	defer cancel()
@@ -77,13 +75,12 @@ func (m machine) do(command ...string) string {
 	return out
 }
 
-// property of the unit.
 func (m machine) property(name string) string {
 	m.t.Helper()
 	return m.do("systemctl", "show", "gyro", "-P", name)
 }
 
-// TestSystemd: the unit of the package starts, reloads, restarts after a crash, stops and goes under a real systemd.
+// TestSystemd: the unit starts, reloads, restarts after a crash, stops and goes under a real systemd.
 func TestSystemd(t *testing.T) {
 	given(t, "E2E_SYSTEMD")
 	m := newMachine(t)

@@ -21,17 +21,15 @@ import (
 )
 
 const (
-	// patience bounds every wait.
 	patience = wait.Limit
-	// exposure is the highest score that systemd-analyze may give the unit, of 10; what is left of it are the network, which
-	// a server needs, and /proc/sys, which tells the length of the queue of connections.
+	// exposure bounds the score of systemd-analyze, of 10; what is left are the network, which a server needs, and
+	// /proc/sys, which tells the length of the queue of connections.
 	exposure = 1.1
 )
 
-// verify has systemd-analyze check the unit that is installed.
 func (r root) verify() {
 	r.t.Helper()
-	// Of the units that every system has, the root has none: they are of the package systemd.
+	// The root lacks the units of the package systemd.
 	out, _ := exec.CommandContext(r.t.Context(), "systemd-analyze", "--root="+r.dir, "verify", "gyro.service").CombinedOutput()
 	for line := range strings.Lines(string(out)) {
 		if strings.Contains(line, "gyro.service") && !missing.MatchString(line) {
@@ -51,12 +49,11 @@ func (r root) verify() {
 }
 
 var (
-	score = regexp.MustCompile(`Overall exposure level for gyro.service: ([0-9.]+)`)
-	// missing are units of the system that the clean root has not.
+	score   = regexp.MustCompile(`Overall exposure level for gyro.service: ([0-9.]+)`)
 	missing = regexp.MustCompile(`Failed to (add dependency on|load|create) |not found`)
 )
 
-// unit reads the settings of the installed unit; those that occur several times are joined by a space.
+// unit joins settings that occur several times by a space.
 func (r root) unit() map[string]string {
 	r.t.Helper()
 	settings := map[string]string{}
@@ -68,8 +65,8 @@ func (r root) unit() map[string]string {
 	return settings
 }
 
-// serve does what systemd does with the unit: checks, starts, reloads and stops the server, as its user and with the file
-// of its variables. No call to the kernel may be one that the unit forbids.
+// serve does what systemd does: checks, starts, reloads and stops the server, as its user and with the file of its
+// variables. The server must make no call to the kernel that the unit forbids.
 func (r root) serve() {
 	r.t.Helper()
 	settings := r.unit()
@@ -110,7 +107,6 @@ func (r root) serve() {
 	r.allowed(r.read("calls"), strings.Fields(settings["SystemCallFilter"]))
 }
 
-// allowed checks the calls that strace has seen after the server was executed.
 func (r root) allowed(trace string, filter []string) {
 	r.t.Helper()
 	if len(filter) != 3 || filter[0] != "@system-service" {
@@ -142,7 +138,6 @@ func (r root) allowed(trace string, filter []string) {
 
 var call = regexp.MustCompile(`(?m)^\d+ +(?:<\.\.\. )?([a-z][a-z0-9_]*)[( ]`)
 
-// callsOf returns the calls of a set, those of the sets in it included.
 func callsOf(t *testing.T, set string) map[string]bool {
 	t.Helper()
 	calls := map[string]bool{}
@@ -159,8 +154,8 @@ func callsOf(t *testing.T, set string) map[string]bool {
 	return calls
 }
 
-// serve runs a server on free ports: it has to be well, to publish with the key, to read its configuration again if
-// reload asks its process to, and to end without an error.
+// serve runs a server on free ports: it has to be well, to publish with the key, to reload if reload asks it to, and to
+// end without an error.
 func serve(t *testing.T, cmd *exec.Cmd, env []string, key string, reload func(pid int)) {
 	t.Helper()
 	var ports [2]int
@@ -226,7 +221,6 @@ func serve(t *testing.T, cmd *exec.Cmd, env []string, key string, reload func(pi
 	}
 }
 
-// server is the process of a server, which strace may have started.
 func server(t *testing.T, pid int) int {
 	t.Helper()
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))

@@ -1,5 +1,5 @@
-// Package proxies tests proxies with centrifuge-go: each backend of examples/proxies, over HTTP and over gRPC, is asked
-// about every event. ../js/proxies.test.js does the same with npm centrifuge.
+// Package proxies tests proxies with centrifuge-go: each backend of examples/proxies is asked about every event.
+// ../js/proxies.test.js does the same with npm centrifuge.
 package proxies
 
 import (
@@ -22,7 +22,6 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// patience bounds every wait; nothing sleeps for that long.
 const patience = wait.Limit
 
 var (
@@ -43,12 +42,11 @@ func absolute(name string) string {
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	// The rows wait more than they compute. The flag exists, so this cannot fail.
+	// The rows wait more than they compute. The flag exists.
 	_ = flag.Set("test.parallel", "6")
 	os.Exit(rig.Run(m))
 }
 
-// backend is a program of examples/proxies.
 type backend struct {
 	name, config string
 	command      func(port string) []string
@@ -85,7 +83,6 @@ func overHTTP(name string, command func(port string) []string) backend {
 	}
 }
 
-// setup is a backend that runs, and a server that asks it.
 type setup struct {
 	*testing.T
 	backend
@@ -94,7 +91,7 @@ type setup struct {
 	protobuf bool
 }
 
-// events in an order in which one backend can be asked about them: refresh ends with a ban of ann.
+// events in an order that one backend can answer: refresh ends with a ban of ann.
 var events = []struct {
 	name string
 	test func(setup)
@@ -123,7 +120,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// install copies an example, and makes what its README.md installs and generates.
+// install does what the README.md of an example says.
 func install(t *testing.T, example string) (folder string) {
 	folder = t.TempDir()
 	if err := os.CopyFS(folder, os.DirFS(example)); err != nil {
@@ -171,7 +168,6 @@ func (s *setup) start(folder string) {
 	})
 }
 
-// client is a client and its events.
 type client struct {
 	*centrifuge.Client
 	connecting   chan centrifuge.ConnectingEvent
@@ -179,10 +175,9 @@ type client struct {
 	disconnected chan centrifuge.DisconnectedEvent
 }
 
-// many is how many events may wait for a test, so that the SDK never has to wait.
+// many events may wait for a test, so that the SDK never has to.
 const many = 1 << 10
 
-// connect begins to connect a user.
 func (s setup) connect(user string) client {
 	s.Helper()
 	cfg := centrifuge.Config{
@@ -207,7 +202,6 @@ func (s setup) connect(user string) client {
 	return c
 }
 
-// subscription is a subscription and its events.
 type subscription struct {
 	*centrifuge.Subscription
 	subscribing  chan centrifuge.SubscribingEvent
@@ -216,7 +210,6 @@ type subscription struct {
 	publications chan centrifuge.PublicationEvent
 }
 
-// subscribe begins to subscribe.
 func (s setup) subscribe(c client, channel string) subscription {
 	s.Helper()
 	inner, err := c.NewSubscription(channel)
@@ -242,7 +235,7 @@ func (s setup) enter() subscription {
 	return lunch
 }
 
-// again waits until the backend has been asked about an event so many times more.
+// again waits until the backend was asked so many times more.
 func (s setup) again(event string, times int) {
 	s.Helper()
 	text := s.asked(event)
@@ -297,8 +290,7 @@ func cacheEmpty(s setup) {
 	s.equal("recovered", take(s, "subscribed", never.subscribed).Recovered, false)
 }
 
-// subRefresh waits until the backend is asked a second time: its first answer has prolonged the
-// subscription.
+// subRefresh: the backend is asked again because its first answer has prolonged the subscription.
 func subRefresh(s setup) {
 	lunch := s.enter()
 	s.again("sub_refresh", 2)
@@ -320,7 +312,6 @@ func refresh(s setup) {
 	s.equal("disconnected", take(s, "disconnected", ann.disconnected).Code, uint32(4501))
 }
 
-// take waits for an event.
 func take[T any](s setup, what string, events chan T) T {
 	s.Helper()
 	select {
@@ -355,7 +346,6 @@ func (s setup) equal(what string, got, want any) {
 	}
 }
 
-// json compares JSON as text without spaces.
 func (s setup) json(what string, got []byte, want string) {
 	s.Helper()
 	var v json.RawMessage

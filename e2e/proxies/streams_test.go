@@ -8,7 +8,6 @@ import (
 	"github.com/centrifugal/centrifuge-go"
 )
 
-// TestStreams: subscriptions that are streams of examples/streams.
 func TestStreams(t *testing.T) {
 	b := backend{
 		config:  "config.json",

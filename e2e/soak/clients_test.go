@@ -20,7 +20,6 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// follower checks what one subscription gets.
 type follower struct {
 	mu    sync.Mutex
 	last  int64
@@ -42,7 +41,6 @@ func (f *follower) state() (last int64, wrong []string) {
 	return f.last, f.wrong
 }
 
-// crowd is the clients of the program.
 type crowd struct {
 	ctx        context.Context
 	task       task
@@ -54,7 +52,6 @@ type crowd struct {
 	errors     []string
 }
 
-// run is the program: it reads lines, and answers each (see answer).
 func run(text string) int {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -102,7 +99,6 @@ func (c *crowd) answer(line string) (a answer) {
 	return answer{Heap: int(m.HeapAlloc), Tasks: runtime.NumGoroutine()}
 }
 
-// reached waits until all have the number n.
 func (c *crowd) reached(n int64) (a answer) {
 	end := time.Now().Add(time.Minute)
 	for _, f := range c.followers {
@@ -131,7 +127,6 @@ func (c *crowd) failed(format string, args ...any) {
 	c.errors = append(c.errors, fmt.Sprintf(format, args...))
 }
 
-// add connects a client, and subscribes it to all channels.
 func (c *crowd) add(i int) error {
 	encoding := protocol.JSON
 	if i%2 == 1 {
@@ -169,7 +164,6 @@ func (c *crowd) add(i int) error {
 	return one.Connect(c.ctx)
 }
 
-// token fetches a token.
 func (c *crowd) token(ctx context.Context, i int) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.task.Token+strconv.Itoa(i), nil)
 	if err != nil {

@@ -10,15 +10,15 @@ import (
 	"sync/atomic"
 )
 
-// echo is a network on which some messages of a server arrive twice: WebSocket messages, as bytes of TCP cannot. Pings do
-// not: they are all alike, and a server takes one pong for each alone.
+// echo is a network on which some messages of a server arrive twice, as bytes of TCP cannot. Pings do not: they are all
+// alike, and a server takes one pong for each.
 type echo struct {
 	listener net.Listener
 	target   string
 	twice    atomic.Int64 // how many messages did so far
 }
 
-// oneIn is how many messages there are for each that arrives twice.
+// oneIn: one of so many messages arrives twice.
 const oneIn = 50
 
 func newEcho(target string) (*echo, error) {
@@ -65,7 +65,6 @@ func (e *echo) relay(client net.Conn) {
 	pumps.Wait()
 }
 
-// answers passes on what the server sends, until either side ends the connection.
 func (e *echo) answers(client io.Writer, server net.Conn) {
 	r := bufio.NewReader(server)
 	if isWebSocket, err := e.head(client, r); err != nil || !isWebSocket {
@@ -87,7 +86,7 @@ func (e *echo) answers(client io.Writer, server net.Conn) {
 	}
 }
 
-// head passes on the head of the first response. It tells whether the connection is one of WebSocket from now on.
+// head passes on the head of the first response.
 func (e *echo) head(client io.Writer, r *bufio.Reader) (isWebSocket bool, err error) {
 	for first := true; ; first = false {
 		line, err := r.ReadString('\n')
@@ -109,7 +108,7 @@ func (e *echo) head(client io.Writer, r *bufio.Reader) (isWebSocket bool, err er
 // ping is the most bytes that a ping has: {} and a line feed in JSON, one byte in Protobuf.
 const ping = 3
 
-// readFrame reads a frame of a server (RFC 6455, 5.2), as it stands. isMessage tells whether it is a whole message other than a ping.
+// readFrame reads a frame (RFC 6455, 5.2) as it stands. isMessage: it is a whole message other than a ping.
 func readFrame(r *bufio.Reader) (frame []byte, isMessage bool, err error) {
 	head := make([]byte, 2, 10)
 	if _, err := io.ReadFull(r, head); err != nil {

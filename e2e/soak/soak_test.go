@@ -40,8 +40,8 @@ func TestMain(m *testing.M) {
 	os.Exit(rig.Run(m))
 }
 
-// task is what a program of clients is told: to connect clients to endpoints in turn, each of which subscribes to all channels.
-// Publications are the numbers 1, 2, 3 …; those of channels that begin with delta: come as patches.
+// task tells a program to connect clients to endpoints in turn, each of which subscribes to all channels. Publications
+// are the numbers 1, 2, 3 …; in channels delta: as patches.
 type task struct {
 	Clients   int      `json:"clients"`
 	Endpoints []string `json:"endpoints"` // http://host:port
@@ -49,8 +49,8 @@ type task struct {
 	Token     string   `json:"token"` // URL of new tokens, to which the user is appended
 }
 
-// answer of a program to one of these lines: "usage" collects its garbage and tells what is left, "reached N" waits until all subscriptions
-// have number N, and tells what was wrong. At the end of its input, it closes its clients, and ends by itself.
+// answer to a line: "usage" collects garbage and tells what is left, "reached N" waits until all subscriptions have N,
+// and tells what was wrong. At the end of its input, the program closes its clients, and ends.
 type answer struct {
 	Heap       int      `json:"heap"`  // bytes
 	Tasks      int      `json:"tasks"` // timers in JavaScript, goroutines in Go
@@ -98,10 +98,8 @@ func soak(t *testing.T, cmd *exec.Cmd) {
 	p.end()
 }
 
-// warmUp is a time with faults before memory is looked at first.
 const warmUp = 3 * time.Second
 
-// world is what the clients connect to.
 type world struct {
 	t       *testing.T
 	ctx     context.Context
@@ -190,7 +188,6 @@ func (w *world) twice() (n int64) {
 	return n
 }
 
-// publish publishes numbers in all channels until the program has to end.
 func (w *world) publish(p *program) {
 	client := &http.Client{Timeout: 5 * time.Second}
 	addrs := []string{w.nodes[0].Addr, w.nodes[1].Addr}
@@ -216,7 +213,7 @@ func (w *world) publish(p *program) {
 	_ = p.wait(func() bool { return w.published() > 0 })
 }
 
-// insist publishes a number until a node has acknowledged it. The key lets nobody get it twice.
+// insist publishes a number until a node has acknowledged it. By the key no client gets it twice.
 func (w *world) insist(client *http.Client, addrs []string, channel string, n int64) {
 	params := map[string]any{"channel": channel, "data": n, "idempotency_key": strconv.FormatInt(n, 10)}
 	for i := 0; ; i++ {
@@ -236,7 +233,6 @@ func (w *world) published() int64 {
 	return w.n
 }
 
-// during has faults for a time.
 func (w *world) during(d time.Duration) {
 	kinds := []struct {
 		name string
@@ -262,7 +258,7 @@ func (w *world) during(d time.Duration) {
 	}
 }
 
-// rest waits until all clients have what was published so far, and returns what the program uses then.
+// rest waits until all clients have everything, and returns what the program uses then.
 func (w *world) rest(p *program) answer {
 	w.t.Helper()
 	for _, proxy := range w.proxies {
@@ -277,7 +273,6 @@ func (w *world) rest(p *program) answer {
 	return usage
 }
 
-// program is a process with clients.
 type program struct {
 	t    *testing.T
 	cmd  *exec.Cmd
@@ -308,7 +303,6 @@ func start(t *testing.T, cmd *exec.Cmd, what task) *program {
 
 func (p *program) halt() { p.over.Do(func() { close(p.stop) }) }
 
-// wait waits until a condition holds.
 func (p *program) wait(cond func() bool) bool {
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if cond() {
@@ -319,7 +313,6 @@ func (p *program) wait(cond func() bool) bool {
 	return false
 }
 
-// ask sends a line, and returns the answer.
 func (p *program) ask(line string) (a answer) {
 	p.t.Helper()
 	if _, err := fmt.Fprintln(p.in, line); err != nil {
@@ -334,7 +327,7 @@ func (p *program) ask(line string) (a answer) {
 	return a
 }
 
-// end ends the program, which has to leave nothing that keeps it from that.
+// end ends the program, which must leave nothing that keeps it from that.
 func (p *program) end() {
 	p.halt()
 	must(p.t, p.in.Close())

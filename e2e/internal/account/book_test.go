@@ -2,8 +2,7 @@ package account
 
 import "testing"
 
-// TestBook holds the books against conversations whose faults are known: a suite
-// that does not notice a loss proves nothing.
+// TestBook: a suite that does not notice a loss proves nothing.
 func TestBook(t *testing.T) {
 	const told, doubt = 1000, 2000 // told + the number under way; doubt + the number
 	for name, test := range map[string]struct {

@@ -25,8 +25,7 @@ const config = `{
 	}]}
 }`
 
-// TestStand holds one node against the books: a restart in memory loses the streams,
-// and everybody is told.
+// TestStand: a restart in memory loses the streams, and everybody is told.
 func TestStand(t *testing.T) {
 	s := New(t, Options{
 		Nodes: 1, Config: config, Subscribers: 20, SDKs: 2, Channels: 2, Namespace: "stream",

@@ -10,7 +10,6 @@ import (
 	"github.com/gyrohq/gyro/internal/wsclient"
 )
 
-// TestOrders holds the book of commands against what may become of one.
 func TestOrders(t *testing.T) {
 	failed := errors.New("failed")
 	const answered, happened, lost, over = "answered", "happened", "client lost", "over"
@@ -59,7 +58,6 @@ func TestOrders(t *testing.T) {
 	}
 }
 
-// TestReception holds the book of guests against lists of them.
 func TestReception(t *testing.T) {
 	clock := func(time.Time) string { return "then" }
 	for name, test := range map[string]struct {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestBook compares the book with the plain definition, on random numbers that come, are left out, repeated and late.
+// TestBook compares the book with the plain definition, on random numbers.
 func TestBook(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {

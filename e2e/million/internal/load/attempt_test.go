@@ -46,7 +46,7 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// TestOther: nodes are chosen by their room, but neither the one before nor one that is avoided, as long as there is another.
+// TestOther: nodes are chosen by their room, but neither the one before nor an avoided one, if there is another.
 func TestOther(t *testing.T) {
 	l := &loop{plan: &plan.Plan{Conns: 4000}, nodes: []node{{seen: 1300}, {seen: 1340}, {seen: 0, avoided: true}, {seen: 100}}}
 	counts := make([]int, len(l.nodes))
@@ -76,7 +76,7 @@ func TestOther(t *testing.T) {
 	}
 }
 
-// TestTogether: so many in a row go to one node, unless it is the one that they come from, or it is avoided by now.
+// TestTogether: so many in a row go to one node, unless they come from it, or it is avoided by now.
 func TestTogether(t *testing.T) {
 	l := &loop{plan: &plan.Plan{Conns: 4000}, nodes: make([]node, 4)}
 	for range 100 {

@@ -10,13 +10,12 @@ import (
 	"github.com/gyrohq/gyro/internal/wsclient"
 )
 
-// stream is the connection of a server that has sent some bytes and closed.
 type stream struct{ io.Reader }
 
 func (stream) Write(p []byte) (int, error) { return len(p), nil }
 func (stream) Close() error                { return nil }
 
-// FuzzFrame: messages are those that package socket reads from the same bytes, however they are split. What is fragmented is refused.
+// FuzzFrame: package wsclient reads the same messages, however the bytes are split. What is fragmented is refused.
 func FuzzFrame(f *testing.F) {
 	f.Add([]byte("\x81\x02{}\x82\x01\x00"), uint8(1))
 	f.Add([]byte("\x89\x00\x88\x02\x0b\xb8\x81\x7e\x00\x03abc"), uint8(5))

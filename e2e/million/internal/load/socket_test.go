@@ -20,7 +20,6 @@ func TestParseAddress(t *testing.T) {
 	}
 }
 
-// listen returns a listener that ends with the test, and its address.
 func listen(t *testing.T) (net.Listener, address) {
 	t.Helper()
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -69,7 +68,7 @@ func TestDial(t *testing.T) {
 	hangUp(int32(fd))
 }
 
-// TestReturn: those that were cut come back after a pause that grows with each failure, and not more at a time than the window allows.
+// TestReturn: cut connections come back after a pause that grows with each failure, within the window.
 func TestReturn(t *testing.T) {
 	_, to := listen(t)
 	poller, err := poll.New()

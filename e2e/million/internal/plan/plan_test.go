@@ -17,7 +17,7 @@ type tally struct {
 	binary      [Classes]int
 }
 
-// count counts what the load processes do, and checks each of them.
+// count also checks each load process.
 func count(t *testing.T, p *Plan, size planSize) *tally {
 	t.Helper()
 	c := &tally{
@@ -69,8 +69,7 @@ func (c *tally) add(p *Plan, conn int) {
 	}
 }
 
-// TestPlan: each connection has one place, channels have the subscribers that they are said to have, of both encodings and on all
-// nodes, and nodes have equal parts.
+// TestPlan: channels have their subscribers, of both encodings and on all nodes, and nodes have equal parts.
 func TestPlan(t *testing.T) {
 	for _, size := range []planSize{{100, 1, 1}, {1001, 3, 2}, {20_000, 4, 2}, {100_000, 6, 6}, {100_000, 6, 7}, {999_960, 52, 52}} {
 		p, err := New(size.conns, size.nodes, size.loads)

@@ -30,7 +30,6 @@ func TestProcess(t *testing.T) {
 	}
 }
 
-// TestMachine compares what is read with what must be.
 func TestMachine(t *testing.T) {
 	m := ReadMachine()
 	if m.Busy <= 0 || m.Available <= 0 || m.Slab <= 0 || m.Sockets < 0 || Available() <= 0 {

@@ -79,7 +79,6 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// charts returns the points of the lines of a chart.
 func charts(t *testing.T, svg []byte) (list [][2]float64) {
 	t.Helper()
 	for _, line := range regexp.MustCompile(`points="([^"]*)"`).FindAllSubmatch(svg, -1) {

@@ -7,7 +7,6 @@ import (
 	"github.com/gyrohq/gyro/e2e/million/internal/report"
 )
 
-// measured is the report of a run that costs what a model says.
 func measured(t *testing.T, m *Model, s Size) *report.Report {
 	t.Helper()
 	r := &report.Report{Conns: s.Conns, Nodes: s.Nodes, Shards: s.Shards}
