@@ -27,10 +27,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds every wait of a test; none takes anywhere near as long.
 const patience = wait.Limit
 
-// encodings runs a test for each.
 func encodings(t *testing.T, test func(t *testing.T, e protocol.Encoding)) {
 	for name, e := range map[string]protocol.Encoding{"JSON": protocol.JSON, "Protobuf": protocol.Protobuf} {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +79,6 @@ func dial(t *testing.T, url string, o client.Options) *client.Client {
 	return c
 }
 
-// events returns a function that returns the next event of a type.
 func events(t *testing.T, seq iter.Seq[client.Event]) func() client.Event {
 	next, stop := iter.Pull(seq)
 	t.Cleanup(stop)
@@ -91,7 +88,6 @@ func events(t *testing.T, seq iter.Seq[client.Event]) func() client.Event {
 	}
 }
 
-// await returns the next event of type E.
 func await[E client.Event](t *testing.T, next func() client.Event) E {
 	t.Helper()
 	for {
@@ -193,7 +189,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestConnectTells: a Connect that its context ends tells why the last attempt has failed, in the words of the network or of the server.
+// TestConnectTells: a Connect that its context ends tells why the last attempt failed.
 func TestConnectTells(t *testing.T) {
 	t.Parallel()
 	server := gyrotest.NewServer(t, setup())
@@ -435,8 +431,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestEventsOfSubscriptions: one iterator has what happens to the client and to its subscriptions, in its order, and goes
-// on without those that are closed.
+// TestEventsOfSubscriptions: one iterator has the events of the client and of its subscriptions, in their order, and
+// goes on without closed ones.
 func TestEventsOfSubscriptions(t *testing.T) {
 	t.Parallel()
 	server := gyrotest.NewServer(t, setup())

@@ -28,8 +28,8 @@ var endings = map[string]struct {
 	"bad message": {func(r *runner) { r.says(`raw {`) }, BadProtocol},
 }
 
-// TestDisconnected: when the client is disconnected for good, iterators and waits of subscriptions end with the reason; so do
-// those that begin then, until the program connects again.
+// TestDisconnected: when the client is disconnected for good, iterators and waits of subscriptions end with the reason,
+// also those that begin then, until the program connects again.
 func TestDisconnected(t *testing.T) {
 	for name, end := range endings {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +99,6 @@ func (r *runner) hello() uint32 {
 	return r.client.lastID - 4
 }
 
-// begin has all of them wait.
 func (w *waiters) begin() {
 	w.count = 0
 	wait := func(f func() error) {
@@ -135,7 +134,6 @@ func (w *waiters) begin() {
 	}
 }
 
-// expect waits for the end of all of them, and for calls that begin then.
 func (w *waiters) expect(why Reason) {
 	w.t.Helper()
 	synctest.Wait()
@@ -286,8 +284,7 @@ func TestReconnect(t *testing.T) {
 	})
 }
 
-// TestReadyTells: waits that their context ends tell of the last attempt, to subscribe or to connect, although it failed while they
-// waited.
+// TestReadyTells: waits that their context ends tell of the last attempt, although it failed while they waited.
 func TestReadyTells(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context, r *runner) {
 		s, err := r.client.NewSubscription("news", nil)

@@ -10,7 +10,6 @@ import (
 	"github.com/gyrohq/gyro/client/internal/eventqueue"
 )
 
-// options of the client in a fixture.
 type options struct {
 	Token, Name, Version                               string
 	Data                                               json.RawMessage
@@ -58,7 +57,6 @@ func (r *runner) newClient(text string) {
 	}()
 }
 
-// ask calls a callback of the application.
 func ask[T any](ctx context.Context, r *runner, name string, about map[string]any) (value T, err error) {
 	if about == nil {
 		about = map[string]any{}
@@ -144,7 +142,6 @@ func (r *runner) subscription(channel, text string) {
 	s.queues.Add(r.queue)
 }
 
-// made makes a subscription of a type.
 func (r *runner) made(channel, kind string, so *SubscribeOptions, limit int, signs bool) *Subscription {
 	r.t.Helper()
 	switch kind {
@@ -171,7 +168,6 @@ func (r *runner) made(channel, kind string, so *SubscribeOptions, limit int, sig
 	return m.Subscription
 }
 
-// call plays the application.
 func (r *runner) call(text string) {
 	r.t.Helper()
 	name := ""
@@ -198,7 +194,7 @@ func (r *runner) call(text string) {
 	}()
 }
 
-// change makes a call without a result, and reports whether it is one.
+// change reports whether it is a call without a result.
 func (r *runner) change(ctx context.Context, word, rest string) bool {
 	r.t.Helper()
 	channel, argument, _ := strings.Cut(rest, " ")
@@ -239,7 +235,6 @@ func (r *runner) change(ctx context.Context, word, rest string) bool {
 	return true
 }
 
-// write returns a call that sends something.
 func (r *runner) write(ctx context.Context, word, rest string) func() (any, error) {
 	r.t.Helper()
 	channel, argument, _ := strings.Cut(rest, " ")
@@ -264,7 +259,7 @@ func (r *runner) write(ctx context.Context, word, rest string) func() (any, erro
 	return nil
 }
 
-// read returns a call that returns something, or nil if it is none.
+// read returns nil if it is no call that returns something.
 func (r *runner) read(ctx context.Context, word, rest string) func() (any, error) {
 	r.t.Helper()
 	channel, argument, _ := strings.Cut(rest, " ")

@@ -9,7 +9,6 @@ import (
 
 type object = map[string]any
 
-// tell notes an event.
 func (r *runner) tell(e Event) {
 	name, keys := describe(e)
 	text, err := json.Marshal(keys)
@@ -87,7 +86,6 @@ func info(i *ClientInfo) any {
 	return object{"user": i.User, "client": i.Client, "connInfo": raw(i.ConnInfo), "chanInfo": raw(i.ChanInfo)}
 }
 
-// matches compares words, and then JSON.
 func matches(got, want string, exact bool) bool {
 	wantWords, wantJSON := apart(want)
 	gotWords, gotJSON := apart(got)
@@ -114,7 +112,6 @@ func apart(line string) (words, text string) {
 	return line, ""
 }
 
-// contains reports whether a value has all that another one has.
 func contains(got, want any) bool {
 	switch want := want.(type) {
 	case nil:

@@ -15,7 +15,6 @@ import (
 	"github.com/gyrohq/gyro/internal/wsclient"
 )
 
-// FixtureStore is what package httplink wants of a store.
 type FixtureStore interface {
 	Load() (name string, at time.Time)
 	Save(name string, at time.Time)
@@ -117,7 +116,6 @@ type network struct {
 	more   chan struct{}
 }
 
-// Write takes one frame, as package socket writes them.
 func (n *network) Write(p []byte) (int, error) {
 	n.mu.Lock()
 	last := n.last
@@ -173,7 +171,6 @@ func (n *network) Close() error {
 	return nil
 }
 
-// unread is how many frames the client has not begun to read.
 func (n *network) unread() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()

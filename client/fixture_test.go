@@ -104,7 +104,6 @@ func (r *runner) fatalf(format string, args ...any) {
 	r.t.Fatalf("%s\n%s", r.line, fmt.Sprintf(format, args...))
 }
 
-// settled checks that all that happened was expected.
 func (r *runner) settled() {
 	r.t.Helper()
 	synctest.Wait()
@@ -177,7 +176,6 @@ func (r *runner) must(err error) {
 	}
 }
 
-// expect takes the first of a queue, which has to be what a line says.
 func (r *runner) expect(queue *[]string, line string) {
 	r.t.Helper()
 	synctest.Wait()
@@ -194,7 +192,6 @@ func (r *runner) expect(queue *[]string, line string) {
 	}
 }
 
-// outcome expects that of a call.
 func (r *runner) outcome(word, text string) {
 	r.t.Helper()
 	synctest.Wait()

@@ -15,7 +15,7 @@ import (
 	"github.com/gyrohq/gyro/internal/testkit/logtest"
 )
 
-// bubble runs a test in virtual time, with a client that is connected.
+// bubble runs a test in virtual time, with a connected client.
 func bubble(t *testing.T, test func(t *testing.T, ctx context.Context, r *runner)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -34,7 +34,6 @@ func bubble(t *testing.T, test func(t *testing.T, ctx context.Context, r *runner
 	})
 }
 
-// says has the server send a frame, which the client takes if it can.
 func (r *runner) says(text string, args ...any) {
 	r.t.Helper()
 	synctest.Wait()
@@ -42,7 +41,7 @@ func (r *runner) says(text string, args ...any) {
 	synctest.Wait()
 }
 
-// subscribed makes a subscription that can be recovered, and has the server accept it with the ID of the command.
+// subscribed makes a recoverable subscription, which the server accepts.
 func (r *runner) subscribed(channel string, id int) *Subscription {
 	r.t.Helper()
 	s, err := r.client.NewSubscription(channel, nil)
@@ -52,7 +51,6 @@ func (r *runner) subscribed(channel string, id int) *Subscription {
 	return s
 }
 
-// publishes has the server publish in a channel.
 func (r *runner) publishes(channel string, from, to int) {
 	r.t.Helper()
 	for n := from; n <= to; n++ {
@@ -60,7 +58,6 @@ func (r *runner) publishes(channel string, from, to int) {
 	}
 }
 
-// sent takes what the client has sent since the last call.
 func (r *runner) sent() string {
 	synctest.Wait()
 	r.mu.Lock()
@@ -70,7 +67,6 @@ func (r *runner) sent() string {
 	return all
 }
 
-// collect keeps the elements of an iterator, and closes ended when that ends.
 func collect(seq iter.Seq2[Publication, error]) (got *[]string, ended chan struct{}) {
 	got, ended = new([]string), make(chan struct{})
 	go func() {
@@ -88,8 +84,8 @@ func collect(seq iter.Seq2[Publication, error]) (got *[]string, ended chan struc
 	return got, ended
 }
 
-// TestUnread: an iterator that nobody ranges over holds up nothing but, once, for a second: other subscriptions, calls and pings
-// go on. What it cannot take is left out, with a gap in its place and a line in the log, and with the state of the end.
+// TestUnread: an iterator that is not read delays everything else for a second, once. What it cannot take is left out,
+// with a gap and a line in the log, and with the state of the end.
 func TestUnread(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context, r *runner) {
 		var log logtest.Buffer
@@ -168,8 +164,8 @@ func TestUnreadEnd(t *testing.T) {
 	})
 }
 
-// TestSlow: an iterator that takes events slowly loses none: the client reads no more than it has room for. While a call waits for
-// its reply, it does read.
+// TestSlow: an iterator that takes events slowly loses none: the client reads no more than it has room for, unless a
+// call waits for its reply.
 func TestSlow(t *testing.T) {
 	bubble(t, func(t *testing.T, ctx context.Context, r *runner) {
 		r.client.options.Buffer = 3

@@ -16,8 +16,8 @@ import (
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// TestNothingIsLost: whatever ends connections and subscriptions, a subscriber gets each publication once and in order, or is
-// told of a gap in their place.
+// TestNothingIsLost: whatever ends connections and subscriptions, a subscriber gets each publication once and in order,
+// or is told of a gap.
 func TestNothingIsLost(t *testing.T) {
 	t.Parallel()
 	encodings(t, func(t *testing.T, e protocol.Encoding) {
@@ -30,7 +30,6 @@ func TestNothingIsLost(t *testing.T) {
 	})
 }
 
-// follow has a client follow a channel through all that can happen.
 func follow(t *rapid.T, ctx context.Context, server *gyrotest.Server, e protocol.Encoding, channel string) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -76,7 +75,7 @@ func follow(t *rapid.T, ctx context.Context, server *gyrotest.Server, e protocol
 	check(t, next, published)
 }
 
-// joined has the elements of iterators one after the other, each but the last of which ends because the client is disconnected.
+// joined: all iterators but the last end because the client is disconnected.
 func joined(all []iter.Seq2[client.Publication, error]) iter.Seq2[client.Publication, error] {
 	return func(yield func(client.Publication, error) bool) {
 		for _, one := range all {
@@ -99,7 +98,6 @@ func must(t *rapid.T, err error) {
 	}
 }
 
-// check takes what the subscriber got, up to the last publication.
 func check(t *rapid.T, next func() (client.Publication, error, bool), last int) {
 	at, gaps := uint64(0), 0
 	for at < uint64(last) {

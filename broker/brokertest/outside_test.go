@@ -10,9 +10,8 @@ import (
 	_ "github.com/gyrohq/gyro" // whatever changes in the library, this test runs again
 )
 
-// TestOutside builds and tests the engine of examples/custombroker in a module that is not
-// a part of this repository. So it can import public packages alone, and these are enough
-// to describe the engine, to pass the suite, and to serve as the broker of a gyro.Node.
+// TestOutside builds and tests the engine of examples/custombroker in a module outside of this repository: public
+// packages are enough to describe it, to pass the suite, and to serve as the broker of a gyro.Node.
 func TestOutside(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it compiles the library once more: without -short")

@@ -15,8 +15,7 @@ import (
 
 var payload = []byte(`{"text":"some hundred bytes of payload are what a chat message has, more or less, with its keys"}`)
 
-// BenchmarkPublish is the way to the server and back, with some publishers at a time:
-// they share round trips.
+// BenchmarkPublish is the round trip; some publishers share it.
 func BenchmarkPublish(b *testing.B) {
 	for _, publishers := range []int{1, 8, 64, 512} {
 		b.Run(fmt.Sprint("publishers=", publishers), func(b *testing.B) {
@@ -57,8 +56,7 @@ func BenchmarkPublishBatch(b *testing.B) {
 	}
 }
 
-// BenchmarkReceive is what a node does with a publication, from the socket to the
-// handler, at its fastest.
+// BenchmarkReceive is a publication from the socket to the handler, at its fastest.
 func BenchmarkReceive(b *testing.B) {
 	url := startServer(b, nil).ClientURL()
 	done := make(chan struct{}, 1)
@@ -113,8 +111,7 @@ func (counter) HandleJoin(string, *channel.ClientInfo)              {}
 func (counter) HandleLeave(string, *channel.ClientInfo)             {}
 func (counter) HandleLoss(func(string) bool)                        {}
 
-// BenchmarkDeliver is the engine's own part of BenchmarkReceive, without its
-// goroutines: what happens to a message that the client has read.
+// BenchmarkDeliver is the engine's part of BenchmarkReceive, without its goroutines.
 func BenchmarkDeliver(b *testing.B) {
 	br := newBroker(b, Config{})
 	br.handler = ignore{}

@@ -350,7 +350,6 @@ func TestNodeBehind(t *testing.T) {
 	}
 }
 
-// stuck is a handler that waits.
 type stuck struct {
 	events
 	release chan struct{}
@@ -409,7 +408,6 @@ func TestIntakeOverflow(t *testing.T) {
 	})
 }
 
-// drain takes losses only.
 type drain struct{ events }
 
 func (drain) HandlePublication(string, broker.PublicationEvent) {}

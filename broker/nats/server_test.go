@@ -13,7 +13,6 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// startServer starts a server on a free port, or on that of opts.
 func startServer(t testing.TB, opts *server.Options) *server.Server {
 	t.Helper()
 	if opts == nil {
@@ -49,7 +48,6 @@ func newBroker(t testing.TB, cfg Config) *Broker {
 	return b
 }
 
-// run starts a broker that delivers to h.
 func run(t testing.TB, cfg Config, h broker.EventHandler) *Broker {
 	t.Helper()
 	b := newBroker(t, cfg)
@@ -64,7 +62,6 @@ func run(t testing.TB, cfg Config, h broker.EventHandler) *Broker {
 	return b
 }
 
-// event is what a broker delivered.
 type event struct {
 	kind, ch string
 	pub      *channel.Publication
@@ -73,7 +70,6 @@ type event struct {
 	lost     func(string) bool
 }
 
-// events is a handler that remembers.
 type events chan event
 
 func newEvents() events { return make(events, 10_000) }

@@ -14,7 +14,6 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// counter is a handler that counts.
 type counter struct{ n atomic.Int64 }
 
 func (c *counter) HandlePublication(string, broker.PublicationEvent) { c.n.Add(1) }
@@ -24,8 +23,7 @@ func (c *counter) HandleLoss(func(string) bool)                      {}
 
 var payload = []byte(`{"text":"` + strings.Repeat("x", 100) + `"}`)
 
-// BenchmarkPublish publishes to 1,000 subscribed channels from 256 goroutines; one operation is a publication that was
-// committed. All were delivered at the end.
+// BenchmarkPublish publishes to 1,000 subscribed channels from 256 goroutines. An operation is a committed publication.
 func BenchmarkPublish(b *testing.B) {
 	for name, opts := range map[string]broker.PublishOptions{
 		"passing": {}, "history": keep, "notify": keep, "idempotent": keep,
@@ -72,7 +70,7 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// BenchmarkBroadcast publishes one publication to 10,000 channels; one operation is a broadcast that was committed.
+// BenchmarkBroadcast publishes to 10,000 channels. An operation is a committed broadcast.
 func BenchmarkBroadcast(b *testing.B) {
 	for name, opts := range map[string]broker.PublishOptions{"passing": {}, "history": keep} {
 		b.Run(name, func(b *testing.B) {
@@ -93,7 +91,7 @@ func BenchmarkBroadcast(b *testing.B) {
 	}
 }
 
-// BenchmarkMap sets entries of 100 maps from 64 goroutines; one operation is a change that was committed.
+// BenchmarkMap sets entries of 100 maps from 64 goroutines. An operation is a committed change.
 func BenchmarkMap(b *testing.B) {
 	var got counter
 	engine := newDatabase(b).run(postgres.Config{}, &got)
@@ -117,8 +115,8 @@ func BenchmarkMap(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "changes/s")
 }
 
-// BenchmarkFullMap is one client that sets entries of a map with 10,000 entries, with and without a bound. It sets keys that are there,
-// sets new keys, which the bound refuses, and removes a key before it sets a new one: such an operation is two changes.
+// BenchmarkFullMap sets entries of a map with 10,000, with and without a bound: old keys, new keys, which the bound
+// refuses, and new keys after a removal, which are two changes.
 func BenchmarkFullMap(b *testing.B) {
 	const most = 10_000
 	for kind, o := range map[string]channel.MapOptions{

@@ -49,7 +49,6 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// ignoring is a handler that ignores all events.
 type ignoring struct{}
 
 func (ignoring) HandlePublication(string, broker.PublicationEvent) {}

@@ -74,7 +74,6 @@ func metric(b *postgres.Broker, name string) float64 {
 	return -1
 }
 
-// cluster are nodes with a fan-out, and what each delivers.
 type cluster struct {
 	*database
 	bus   bus
@@ -98,7 +97,6 @@ func (c *cluster) add(cfg postgres.Config) {
 	c.nodes, c.got = append(c.nodes, c.run(cfg, got)), append(c.got, got)
 }
 
-// led is how many shards of both tables are led.
 func (c *cluster) led() (sum float64) {
 	for _, n := range c.nodes {
 		sum += max(0, metric(n, "fanout_shards_led"))
@@ -106,7 +104,7 @@ func (c *cluster) led() (sum float64) {
 	return sum
 }
 
-// publish publishes by SQL and by nodes to two channels, and returns what has to come.
+// publish returns what has to come of publications by SQL and by nodes.
 func (c *cluster) publish(from, to int) (want map[string][]string) {
 	c.tb.Helper()
 	want = make(map[string][]string)
@@ -126,7 +124,6 @@ func (c *cluster) publish(from, to int) (want map[string][]string) {
 	return want
 }
 
-// expect checks what each node delivers.
 func (c *cluster) expect(want map[string][]string) {
 	c.tb.Helper()
 	for node, got := range c.got {

@@ -10,7 +10,7 @@ import (
 	"github.com/gyrohq/gyro/broker/postgres/internal/schema"
 )
 
-// TestHash: pghash computes what the server computes, for texts of all lengths.
+// TestHash: HashText is what the server computes, for texts of all lengths.
 func TestHash(t *testing.T) {
 	var texts []string
 	for n := range 64 {

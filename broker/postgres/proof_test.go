@@ -15,8 +15,8 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// TestTakesNoPublications: PostgreSQL answers what the node reads, and refuses publications with history. Health says so, and that
-// the fault is over, also if the node publishes nothing any more.
+// TestTakesNoPublications: PostgreSQL answers reads, and refuses publications with history. Health says so, and when it
+// is over, also if the node publishes nothing any more.
 func TestTakesNoPublications(t *testing.T) {
 	t.Parallel()
 	const (
@@ -91,7 +91,7 @@ func (d *database) blocker(sql string) (pid int, end func()) {
 	}
 }
 
-// hangs does something that gets no answer until it ends, and expects that health tells why, and when it is over.
+// hangs does something that has no answer until it ends: health tells why, and when it is over.
 func hangs(t *testing.T, b *postgres.Broker, do func() error, end func(), reasons ...string) {
 	t.Helper()
 	done := make(chan error, 1)
@@ -118,8 +118,8 @@ func hangs(t *testing.T, b *postgres.Broker, do func() error, end func(), reason
 	wait.Until(t, "health", func() bool { return health() == "" })
 }
 
-// TestHangs: PostgreSQL answers reads, and gives no answer to writes. Health names the reason while the first transaction waits, and
-// is well again once writes succeed.
+// TestHangs: PostgreSQL answers reads only. Health names the reason while the first transaction waits, and is well again
+// once writes succeed.
 func TestHangs(t *testing.T) {
 	t.Parallel()
 	publish := func(b *postgres.Broker) error {
@@ -187,7 +187,6 @@ func TestStandbyGone(t *testing.T) {
 	hangs(t, b, publish, func() { standbys("") }, "publications with history fail", "waits for SyncRep (IPC)")
 }
 
-// lines are lines of a log.
 type lines struct {
 	mu   sync.Mutex
 	text strings.Builder

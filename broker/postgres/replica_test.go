@@ -16,7 +16,6 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// replicated is a database with a standby.
 type replicated struct {
 	*database
 	name    string
@@ -37,7 +36,7 @@ func newReplicated(t *testing.T) *replicated {
 	return &replicated{d, name, standby, postgres.Config{PollInterval: 10 * time.Millisecond, Replicas: []string{standby.DSN(name)}}}
 }
 
-// pause has the standby stay as it is, with all that is committed now, and resume has it go on.
+// pause stops the standby with all that is committed now.
 func (r *replicated) pause() {
 	r.tb.Helper()
 	standby, err := pgx.Connect(r.tb.Context(), r.config.Replicas[0])
@@ -63,7 +62,6 @@ func (r *replicated) do(sql string) {
 	must(r.tb, r.standby.Do(r.tb.Context(), r.name, sql))
 }
 
-// counts are the metrics of a broker about replicas.
 func counts(b *postgres.Broker) (answers, repeats, failures float64) {
 	for _, m := range b.Describe().Metrics() {
 		switch m.Name {
@@ -317,8 +315,8 @@ func TestReplicaSubscription(t *testing.T) {
 	byReplica(t, b, func() { reader{t, b, "ch"}.history("1@1 2@2") })
 }
 
-// TestReplicaGap: what is published around a subscription is in the history that is read after it, or comes live, though the
-// standby is behind all the time.
+// TestReplicaGap: what is published around a subscription is in the history after it, or comes live, though the standby
+// is always behind.
 func TestReplicaGap(t *testing.T) {
 	r := newReplicated(t)
 	r.config.NumShards, r.config.BatchSize, r.config.PollInterval = 2, 7, 2*time.Millisecond
@@ -336,7 +334,6 @@ func TestReplicaGap(t *testing.T) {
 	}
 }
 
-// gap subscribes to channels and reads their histories while the standby is late, and returns what the node counts.
 func gap(t *testing.T, r *replicated, writer *postgres.Broker, delay time.Duration) (answers, repeats, failures float64) {
 	t.Helper()
 	r.do(fmt.Sprintf("ALTER SYSTEM SET recovery_min_apply_delay = '%dms'", delay.Milliseconds()))

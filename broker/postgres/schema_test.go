@@ -77,8 +77,8 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// TestUpgrade: tables of the first version get what bounds the entries of a map, unless SkipSchemaInit forbids it. Entries that
-// were there count.
+// TestUpgrade: tables of the first version get the bound of entries, unless SkipSchemaInit forbids it. Old entries
+// count.
 func TestUpgrade(t *testing.T) {
 	d := newDatabase(t)
 	must(t, d.run(postgres.Config{}, newEvents()).Close(t.Context()))
@@ -116,8 +116,8 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// TestPartitions: rows for which there is no partition go to the default one, and from there to theirs; old partitions are
-// dropped, and expired rows deleted.
+// TestPartitions: rows without a partition go to the default one, and from there to theirs; old partitions are dropped,
+// and expired rows deleted.
 func TestPartitions(t *testing.T) {
 	d := newDatabase(t)
 	must(t, d.run(postgres.Config{}, newEvents()).Close(t.Context()))

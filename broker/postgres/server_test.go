@@ -21,7 +21,7 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// shared is the PostgreSQL of all tests, as it is installed: commits are on the disk when they are answered.
+// shared has its commits on the disk when they are answered, as an installed PostgreSQL.
 var shared = postgrestest.Shared{Options: postgrestest.Options{Settings: []string{"max_connections=300"}}}
 
 // TestMain lets the parallel tests, which wait for the server, be many.
@@ -41,7 +41,6 @@ func TestMain(m *testing.M) {
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// database is a new database.
 type database struct {
 	tb  testing.TB
 	dsn string
@@ -60,7 +59,6 @@ func (d *database) connect() *pgx.Conn {
 	return conn
 }
 
-// exec executes statements, each in a transaction of its own.
 func (d *database) exec(statements ...string) {
 	d.tb.Helper()
 	conn := d.connect()
@@ -71,7 +69,6 @@ func (d *database) exec(statements ...string) {
 	}
 }
 
-// run starts a broker that delivers to h.
 func (d *database) run(cfg postgres.Config, h broker.EventHandler) *postgres.Broker {
 	d.tb.Helper()
 	cfg.DSN, cfg.Logger, cfg.Timeout = d.dsn, cmp.Or(cfg.Logger, quiet), wait.Limit // a busy machine is no fault
@@ -82,7 +79,6 @@ func (d *database) run(cfg postgres.Config, h broker.EventHandler) *postgres.Bro
 	return b
 }
 
-// refuse runs a broker that must not start.
 func (d *database) refuse(cfg postgres.Config) error {
 	d.tb.Helper()
 	cfg.DSN, cfg.Logger = d.dsn, quiet
@@ -100,7 +96,6 @@ func must(tb testing.TB, err error) {
 	}
 }
 
-// event is what a broker delivered.
 type event struct {
 	kind, ch string
 	broker.PublicationEvent
@@ -114,7 +109,6 @@ func (e event) String() string {
 	return fmt.Sprintf("%s=%s@%d", e.ch, e.Pub.Data, e.Pub.Offset)
 }
 
-// events is a handler that remembers.
 type events chan event
 
 func newEvents() events { return make(events, 100_000) }
@@ -133,13 +127,11 @@ func (e events) HandleLeave(ch string, info *channel.ClientInfo) {
 
 func (e events) HandleLoss(func(string) bool) { wait.Offer(e, event{kind: "loss"}) }
 
-// next returns the next event.
 func (e events) next(tb testing.TB) event {
 	tb.Helper()
 	return wait.Receive(tb, "an event", e)
 }
 
-// want checks the texts of the next events.
 func (e events) want(tb testing.TB, texts ...string) (list []event) {
 	tb.Helper()
 	for _, text := range texts {

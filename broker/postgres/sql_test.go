@@ -21,8 +21,8 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// TestTransaction: what an application publishes in its transaction is delivered when that is committed, in order and
-// once, and never if it is rolled back.
+// TestTransaction: publications of an application's transaction are delivered at the commit, in order and once, and
+// never if it is rolled back.
 func TestTransaction(t *testing.T) {
 	d := newDatabase(t)
 	got := newEvents()
@@ -62,7 +62,6 @@ func TestTransaction(t *testing.T) {
 	}
 }
 
-// publishes returns the outcome of a call of a function with five columns.
 func (d *database) publishes(sql string, args ...any) (out struct {
 	id         int64
 	offset     int64
@@ -78,7 +77,6 @@ func (d *database) publishes(sql string, args ...any) (out struct {
 	return out
 }
 
-// fails returns the error of a statement.
 func (d *database) fails(sql string, args ...any) *pgconn.PgError {
 	d.tb.Helper()
 	_, err := d.connect().Exec(d.tb.Context(), sql, args...)
@@ -158,8 +156,8 @@ func TestStreamFunctions(t *testing.T) {
 	d.exec(`SELECT cf_binary_stream_publish('ch', '\x00ff'::bytea)`)
 }
 
-// TestCommitOrder: transactions that take their offsets early and commit late, or never, are delivered without a gap and in
-// the order of their offsets.
+// TestCommitOrder: transactions that take offsets early and commit late, or never, are delivered without a gap and in
+// order.
 func TestCommitOrder(t *testing.T) {
 	d := newDatabase(t)
 	got := newEvents()
@@ -330,7 +328,6 @@ func TestMapCounts(t *testing.T) {
 	}
 }
 
-// wrongCounts returns how many maps have other numbers of entries than they know.
 func (d *database) wrongCounts(conn *pgx.Conn) (n int) {
 	d.tb.Helper()
 	must(d.tb, conn.QueryRow(d.tb.Context(), `SELECT count(*) FROM cf_map_meta m

@@ -9,8 +9,8 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// TestSubscriptionBegins: a channel does not get what was committed before it was subscribed, also if the node has not read that
-// yet. It gets what is committed afterwards, also in a transaction that began before.
+// TestSubscriptionBegins: a channel gets nothing from before it was subscribed, also if the node has not read that yet;
+// and all that is committed afterwards, also by a transaction that began before.
 func TestSubscriptionBegins(t *testing.T) {
 	d := newDatabase(t)
 	got := newEvents()

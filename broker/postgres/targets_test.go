@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestFaults: a target is in fault from the first sample that fails, or from a transaction that hangs, until a sample succeeds; the
-// news are that a sort of transactions fails, and that all of it is well again.
+// TestFaults: a target is in fault from the first sample that fails, or from a transaction that hangs, until a sample
+// succeeds; the news are that a sort of transactions fails, and that all of it is well again.
 func TestFaults(t *testing.T) {
 	p := proof{doubts: make(chan struct{}, 1), targets: make(map[target]fault)}
 	well := func(what string) {

@@ -34,7 +34,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds every wait of a test; none takes anywhere near as long.
 const patience = wait.Limit
 
 func within(t *testing.T) context.Context {
@@ -44,7 +43,6 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// server is a node with all transports, behind what a network does.
 type server struct {
 	*httptest.Server
 	node *gyro.Node
@@ -105,7 +103,6 @@ func newServerOn(t *testing.T, pipes *fronttest.Pipes) *server {
 	return s
 }
 
-// serve starts a server on pipes, or by TCP if they are nil.
 func serve(pipes *fronttest.Pipes, h http.Handler) *httptest.Server {
 	s := httptest.NewUnstartedServer(h)
 	if pipes != nil {
@@ -116,7 +113,6 @@ func serve(pipes *fronttest.Pipes, h http.Handler) *httptest.Server {
 	return s
 }
 
-// wires are the network connections of a client.
 type wires struct {
 	mu   sync.Mutex
 	open []net.Conn
@@ -133,7 +129,6 @@ func (w *wires) dial(ctx context.Context, network, address string) (net.Conn, er
 	return c, nil
 }
 
-// cut ends all.
 func (w *wires) cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -143,14 +138,12 @@ func (w *wires) cut() {
 	w.open = nil
 }
 
-// refusing sets what the network refuses.
 func (s *server) refusing(f func(r *http.Request) int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refuse = f
 }
 
-// seen counts the requests so far that begin with a text.
 func (s *server) seen(prefix string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,7 +168,6 @@ func dial(t *testing.T, over client.Transport, o client.Options) *client.Client 
 	return c
 }
 
-// follow connects a client that follows a channel, and returns a function that returns the next publication.
 func follow(t *testing.T, ctx context.Context, c *client.Client) (*client.Subscription, func() (client.Publication, error, bool)) {
 	t.Helper()
 	sub, err := c.NewSubscription("news", nil)
@@ -191,7 +183,6 @@ func follow(t *testing.T, ctx context.Context, c *client.Client) (*client.Subscr
 	return sub, pubs
 }
 
-// events returns a function that waits for the next event of a type.
 func events(t *testing.T, seq iter.Seq[client.Event]) func(match func(client.Event) bool) {
 	next, stop := iter.Pull(seq)
 	t.Cleanup(stop)
@@ -209,7 +200,6 @@ func events(t *testing.T, seq iter.Seq[client.Event]) func(match func(client.Eve
 	}
 }
 
-// connected is the name of the transport of the next connection.
 func connected(next func(func(client.Event) bool)) (transport string) {
 	next(func(e client.Event) bool {
 		c, ok := e.(client.ConnectedEvent)
@@ -219,7 +209,6 @@ func connected(next func(func(client.Event) bool)) (transport string) {
 	return transport
 }
 
-// each runs a test for each transport and encoding.
 func each(t *testing.T, test func(t *testing.T, s *server, over client.Transport, name string, e protocol.Encoding)) {
 	for _, one := range []struct {
 		name     string
@@ -354,7 +343,6 @@ func TestFallback(t *testing.T) {
 	}
 }
 
-// fallback connects where the first two transports do not work.
 func fallback(t *testing.T, first string) {
 	hosts := map[string]*fronttest.Pipes{"node.test:80": fronttest.NewPipes(), "mute.test:80": fronttest.NewPipes()}
 	silent := serve(hosts["mute.test:80"], http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -33,7 +33,6 @@ type network struct {
 func (n *network) Load() (string, time.Time)      { return n.name, n.at }
 func (n *network) Save(name string, at time.Time) { n.name, n.at = name, at }
 
-// take returns what was tried since the last call.
 func (n *network) take() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -51,7 +50,6 @@ func (n *network) set(well ...string) {
 	}
 }
 
-// line is a connection that works.
 type line struct {
 	frames chan string
 	ended  chan struct{}
@@ -97,7 +95,6 @@ func (n *network) transport(name string) client.Transport {
 	}
 }
 
-// visit has a client use the network for a time.
 func visit(t *testing.T, n *network, store Store, play func()) {
 	c, err := client.NewOver(Fallback(store, n.transport("ws"), n.transport("http"), n.transport("sse")), client.Options{})
 	if err != nil {
@@ -210,7 +207,6 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// chunks reads a few bytes at a time.
 type chunks struct {
 	r    io.Reader
 	step int

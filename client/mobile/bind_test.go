@@ -73,7 +73,7 @@ func unsupported(pkg *types.Package) (names []string) {
 	return names
 }
 
-// members are those of a type that are not supported; an empty name stands for the type.
+// members of a type that are not supported; an empty name stands for the type.
 func members(pkg *types.Package, o *types.TypeName) (names []string) {
 	named, ok := o.Type().(*types.Named)
 	if !ok || o.IsAlias() || named.TypeParams() != nil {
@@ -123,8 +123,8 @@ func signature(pkg *types.Package, s *types.Signature) bool {
 
 func isError(t types.Type) bool { return types.Identical(t, types.Universe.Lookup("error").Type()) }
 
-// supported reports whether gomobile has a type: signed integers, floats, strings, booleans, bytes, pointers to structs of the
-// package, and its interfaces.
+// supported are signed integers, floats, strings, booleans, bytes, pointers to structs of the package, and its
+// interfaces.
 func supported(pkg *types.Package, t types.Type) bool {
 	own := func(t types.Type) (types.Type, bool) {
 		named, ok := t.(*types.Named)
@@ -183,8 +183,8 @@ func F3() (*Struct, error) { return nil, nil }
 	}
 }
 
-// TestBindings: gobind makes classes for Java and Objective-C, with all methods. GOBIND names the program, GOBIND_MODULE
-// the folder of a module that requires its runtime and this package; "make mobile" makes both.
+// TestBindings: gobind makes classes for Java and Objective-C. GOBIND names the program, GOBIND_MODULE the folder of a
+// module that requires its runtime and this package; "make mobile" makes both.
 func TestBindings(t *testing.T) {
 	t.Parallel()
 	program := os.Getenv("GOBIND")

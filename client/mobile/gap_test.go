@@ -7,7 +7,6 @@ import (
 	"github.com/gyrohq/gyro/client"
 )
 
-// subscriptions is a listener for those of the server.
 type subscriptions struct {
 	Listener
 	told []string

@@ -22,7 +22,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// listener writes down what it hears.
 type listener struct{ heard chan string }
 
 func (l listener) say(format string, args ...any) { l.heard <- fmt.Sprintf(format, args...) }
@@ -48,7 +47,6 @@ func (l listener) OnOutcome(key string, result []byte, code int, message string)
 }
 func (l listener) WithKey(key string, data []byte) []byte { return append(data, key...) }
 
-// follower is a listener of a channel.
 type follower struct{ listener }
 
 func (f follower) OnSubscribing(code int, reason string) { f.say("subscribing %d %s", code, reason) }
@@ -65,12 +63,10 @@ func (f follower) OnState(entries *mobile.Publications) { f.say("state of %d", e
 func (f follower) OnJoin(user, _ string)                { f.say("join %s", user) }
 func (f follower) OnLeave(user, _ string)               { f.say("leave %s", user) }
 
-// source gives tokens.
 type source struct{ token string }
 
 func (s source) Token(channel string) (string, error) { return s.token + channel, nil }
 
-// expect waits for what begins with a text.
 func (l listener) expect(t *testing.T, want string) {
 	t.Helper()
 	if got := wait.Receive(t, want, l.heard); !strings.HasPrefix(got, want) {
@@ -78,7 +74,6 @@ func (l listener) expect(t *testing.T, want string) {
 	}
 }
 
-// conversation is the configuration of a node for TestClient.
 var conversation = gyro.Config{
 	Channel: gyro.EveryChannel(gyro.ChannelOptions{HistorySize: 10, HistoryTTL: time.Hour}),
 	Handlers: gyro.Handlers{
@@ -208,7 +203,6 @@ func TestReconnect(t *testing.T) {
 	})
 }
 
-// keys signs.
 type keys struct{ follower }
 
 func (k keys) Signature(channel string, all *mobile.Strings) (string, error) {
@@ -305,7 +299,6 @@ func TestFilter(t *testing.T) {
 	follow(0, 1, 2, 3)
 }
 
-// connected starts a server that gives subscriptions these options, and a client of it.
 func connected(t *testing.T, o gyro.SubscribeOptions) (*gyrotest.Server, *mobile.Client) {
 	t.Helper()
 	server := gyrotest.NewServer(t, gyro.Config{

@@ -163,7 +163,7 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// TestLinks: whoever may write to the folder cannot make the outbox empty another file.
+// TestLinks: a user with rights to the folder cannot make the outbox empty another file.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

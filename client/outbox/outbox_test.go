@@ -25,10 +25,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds every wait of a test; none takes anywhere near as long.
 const patience = wait.Limit
 
-// message is what the tests send.
 type message struct {
 	Sequence string `json:"sequence"`
 	N        int    `json:"n"`
@@ -62,7 +60,6 @@ func newBackend(t *testing.T) *backend {
 	return b
 }
 
-// newClient returns a client, which ends with the test.
 func newClient(t *testing.T, url string) *client.Client {
 	t.Helper()
 	c, err := client.New(url, client.Options{Timeout: patience}) // the default is too short for a busy machine
@@ -98,7 +95,6 @@ func (b *backend) execute(data []byte) ([]byte, error) {
 	return fmt.Append(nil, m.N), fault
 }
 
-// withKey puts the key into a message.
 func withKey(e outbox.Entry) []byte {
 	var m message
 	if json.Unmarshal(e.Data, &m) != nil {
@@ -166,7 +162,6 @@ type sent struct {
 	bad   map[string]bool  // by key: whether the server refuses the entry
 }
 
-// send sends an entry of any sequence.
 func (w *world) send(rt *rapid.T, to *sent, refused bool) {
 	to.count++
 	sequence := rapid.SampledFrom([]string{"a", "b", "rpc"}).Draw(rt, "sequence")
@@ -185,7 +180,7 @@ func (w *world) send(rt *rapid.T, to *sent, refused bool) {
 	}
 }
 
-// step does one of 13 things: it disturbs the client, the server or the program, or sends an entry.
+// step disturbs the client, the server or the program, or sends an entry.
 func (w *world) step(ctx context.Context, rt *rapid.T, to *sent, what int) {
 	fault := func(err error) {
 		w.backend.mu.Lock()
@@ -213,7 +208,6 @@ func (w *world) step(ctx context.Context, rt *rapid.T, to *sent, what int) {
 	}
 }
 
-// awaitOutcomes waits until there are as many outcomes as entries.
 func (w *world) awaitOutcomes(ctx context.Context, rt *rapid.T, n int) {
 	done := func() bool {
 		w.mu.Lock()
@@ -229,8 +223,8 @@ func (w *world) awaitOutcomes(ctx context.Context, rt *rapid.T, n int) {
 	}
 }
 
-// TestNothingIsLost: whatever ends connections, or the program, and whatever the server answers, each entry is executed once
-// and in the order of its sequence, and has one outcome.
+// TestNothingIsLost: whatever ends connections, or the program, and whatever the server answers, each entry is executed
+// once and in the order of its sequence, and has one outcome.
 func TestNothingIsLost(t *testing.T) {
 	t.Parallel()
 	folder, runs := t.TempDir(), 0
@@ -271,8 +265,7 @@ func TestNothingIsLost(t *testing.T) {
 	})
 }
 
-// TestOffline: what is kept while the client is disconnected goes out when the application connects; bounds, expiry and
-// answers are told.
+// TestOffline: entries of a disconnected client go out when it connects; bounds, expiry and answers are told.
 func TestOffline(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -330,7 +323,6 @@ func TestOffline(t *testing.T) {
 	}
 }
 
-// failing is a store that cannot keep anything.
 type failing struct{}
 
 func (failing) Load() ([]outbox.Entry, error) { return nil, nil }
@@ -392,7 +384,6 @@ func TestRestored(t *testing.T) {
 	}
 }
 
-// left is a store with entries.
 type left []outbox.Entry
 
 func (l left) Load() ([]outbox.Entry, error) { return slices.Clone(l), nil }

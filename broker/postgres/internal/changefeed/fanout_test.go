@@ -34,7 +34,6 @@ func newFollower(cursor int64) *follower {
 
 func at(id int64) time.Time { return time.UnixMicro(1_700_000_000_000_000 + id) }
 
-// batch is a message with rows behind prev.
 func batch(prev int64, ids ...int64) []byte {
 	var m message
 	m.begin(prev, at(prev))

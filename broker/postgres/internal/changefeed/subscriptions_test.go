@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 )
 
-// server is a database with rows in one shard.
 type server struct {
 	mu     sync.Mutex
 	newest RowIDs
@@ -44,7 +43,6 @@ func subscribe(t *testing.T, s *Subscriptions, channels ...string) {
 	}
 }
 
-// want checks from which row of each table on a channel is delivered.
 func want(t *testing.T, s *Subscriptions, ch string, first RowIDs) {
 	t.Helper()
 	for table, id := range first {

@@ -1,5 +1,5 @@
-// Package conformance runs brokertest and maptest on PostgreSQL. It has no code besides: its tests mostly wait for times to
-// live, so many of them run at a time.
+// Package conformance runs brokertest and maptest on PostgreSQL, in a package of its own, because the tests mostly wait
+// for times to live: many run at a time.
 package conformance
 
 import (
@@ -85,7 +85,6 @@ func apart(t testing.TB, cfg postgres.Config) postgres.Config {
 	return cfg
 }
 
-// controlled is a broker in memory beside a controller.
 type controlled struct {
 	broker.Broker
 	controller *postgres.Controller

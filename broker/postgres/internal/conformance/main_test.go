@@ -12,10 +12,8 @@ import (
 	"github.com/gyrohq/gyro/broker/postgres/postgrestest"
 )
 
-// shared is the PostgreSQL of the tests without faults.
 var shared = postgrestest.Shared{Options: fast}
 
-// theStandby is that of shared.
 var theStandby struct {
 	once   sync.Once
 	server *postgrestest.Server
@@ -39,7 +37,6 @@ func TestMain(m *testing.M) {
 // fast has a server answer before its data are on the disk, which only outlive a crash of the machine.
 var fast = postgrestest.Options{Settings: []string{"fsync=off", "jit=off", "autovacuum=off", "max_connections=400", "shared_buffers=64MB"}}
 
-// standby returns the DSN of a database of shared at the standby.
 func standby(tb testing.TB, dsn string) string {
 	tb.Helper()
 	s := &theStandby
