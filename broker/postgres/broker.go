@@ -25,15 +25,12 @@ import (
 // in the order of the commits; after an outage it goes on from its last row. Publications that are made at a time share
 // transactions. Any goroutine may call the methods.
 type Broker struct {
-	cfg     Config
-	sets    schema.Sets
-	part    string // for operators
-	conns   *pgxpool.Config
-	listens *pgx.ConnConfig
-	leads   *pgx.ConnConfig
-	copies  []*pgxpool.Config // replicas
-	control *control
-	alone   bool // there is nothing but control
+	cfg         Config
+	sets        schema.Sets
+	part        string // for operators
+	connections connections
+	control     *control
+	alone       bool // there is nothing but control
 
 	connecting sync.Mutex // guards connected and, until the broker runs, db
 	connected  bool
@@ -87,24 +84,15 @@ func New(cfg Config) (*Broker, error) {
 		lifecycle: enginekit.Lifecycle{ErrRunTwice: errRunTwice, ErrNotRunning: errNotRunning, ErrClosed: groupcommit.ErrClosed},
 	}
 	b.subs = changefeed.NewSubscriptions(cfg.NumShards, b.unread, b.goes)
-	if b.conns, err = cfg.pool(); err != nil {
+	if b.connections, err = cfg.connections(); err != nil {
 		return nil, err
 	}
-	b.conns.AfterConnect = func(context.Context, *pgx.Conn) error {
+	b.connections.pool.AfterConnect = func(context.Context, *pgx.Conn) error {
 		b.made.Add(1)
 		return nil
 	}
-	if b.listens, err = cfg.direct(cfg.UseNotify); err != nil {
-		return nil, err
-	}
-	if b.leads, err = cfg.direct(cfg.Fanout != nil); err != nil {
-		return nil, err
-	}
-	if b.copies, err = cfg.copies(); err != nil {
-		return nil, err
-	}
 	b.floors = standby.NewFloors(cfg.NumShards, b.sets.Stream.Outbox, b.sets.Map.Outbox)
-	b.part = "postgres (" + address(b.conns) + ")"
+	b.part = "postgres (" + address(b.connections.pool) + ")"
 	b.sql = newStatements(&b.sets)
 	b.lifetime, b.end = context.WithCancel(context.Background())
 	b.control = &control{b: b}
@@ -200,7 +188,7 @@ func (b *Broker) connect(ctx context.Context) (err error) {
 		return err
 	}
 	if b.db == nil {
-		if b.db, err = pgxpool.NewWithConfig(b.lifetime, b.conns); err != nil {
+		if b.db, err = pgxpool.NewWithConfig(b.lifetime, b.connections.pool); err != nil {
 			return err
 		}
 	}
@@ -222,7 +210,7 @@ func (b *Broker) begin(ctx context.Context) error {
 	}
 	b.feed = changefeed.New(changefeed.Config{
 		Interval: b.cfg.PollInterval, Batch: b.cfg.BatchSize, Timeout: b.cfg.Timeout, Connections: b.made.Load,
-		Listen: b.listens, Fanout: b.fanout(), Logger: b.cfg.Logger,
+		Listen: b.connections.listen, Fanout: b.fanout(), Logger: b.cfg.Logger,
 	}, b.table(streamTable, b.sets.Stream), b.table(mapTable, b.sets.Map))
 	if err := b.feed.Begin(ctx, b.db); err != nil {
 		return err
@@ -251,7 +239,7 @@ func (b *Broker) hangUp() {
 }
 
 func (b *Broker) initSchema(ctx context.Context) error {
-	conn, err := pgx.ConnectConfig(ctx, b.conns.ConnConfig)
+	conn, err := pgx.ConnectConfig(ctx, b.connections.pool.ConnConfig)
 	if err != nil {
 		return err
 	}

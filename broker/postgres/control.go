@@ -65,7 +65,7 @@ func (c *control) connect(ctx context.Context) error {
 	}, cfg.ControlNumShards)
 	c.feed = changefeed.New(changefeed.Config{
 		Interval: cfg.ControlPollInterval, Batch: cfg.BatchSize, Timeout: cfg.Timeout, Connections: c.b.made.Load,
-		Listen: c.b.listens, Logger: cfg.Logger,
+		Listen: c.b.connections.listen, Logger: cfg.Logger,
 	}, &changefeed.Table{
 		Name: c.b.sets.Control.Outbox, Notify: c.b.sets.Control.Notify, Shards: cfg.ControlNumShards, Columns: "coalesce(x.node_id, ''), x.data",
 		Wanted: "x.node_id = ANY ($3::text[])",

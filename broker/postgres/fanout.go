@@ -35,7 +35,7 @@ func (b *Broker) fanout() *changefeed.Fanout {
 		Publish: func(ctx context.Context, table, shard int, message []byte) error {
 			return b.cfg.Fanout.Publish(ctx, b.topic(table, shard), message)
 		},
-		Down: b.cfg.Fanout.Down, Lead: b.leads, Safety: b.cfg.FanoutInterval,
+		Down: b.cfg.Fanout.Down, Lead: b.connections.lead, Safety: b.cfg.FanoutInterval,
 		Key: int32(schema.HashText(b.sets.Stream.Outbox + " fanout " + b.cfg.FanoutName)),
 	}
 }

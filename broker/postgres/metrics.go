@@ -12,7 +12,7 @@ import (
 // metrics is Traits.Metrics. All are 0 unless the broker runs.
 func (b *Broker) metrics() []broker.Metric {
 	f := figures{lags: make([]time.Duration, b.cfg.NumShards)}
-	if len(b.copies) > 0 {
+	if len(b.connections.replicas) > 0 {
 		f.replicas = new(replicaFigures)
 	}
 	if b.cfg.Fanout != nil {

@@ -23,14 +23,14 @@ type reader func(ctx context.Context, table int, name string, args []any, each f
 
 // connectReplicas prepares the connections, which begin with the first question.
 func (b *Broker) connectReplicas() (err error) {
-	if len(b.copies) == 0 || b.replicas != nil {
+	if len(b.connections.replicas) == 0 || b.replicas != nil {
 		return nil
 	}
 	var names []string
-	for _, c := range b.copies {
+	for _, c := range b.connections.replicas {
 		names = append(names, address(c))
 	}
-	b.replicas, err = standby.New(b.lifetime, standby.Config{Timeout: b.cfg.patience(), Logger: b.cfg.Logger}, names, b.copies)
+	b.replicas, err = standby.New(b.lifetime, standby.Config{Timeout: b.cfg.patience(), Logger: b.cfg.Logger}, names, b.connections.replicas)
 	return err
 }
 
