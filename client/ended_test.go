@@ -35,7 +35,7 @@ func TestDisconnected(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, ctx context.Context, r *runner) {
 				w := waitersOf(t, ctx, r)
-				early := w.news.Publications(ctx) // nobody ranges over it yet
+				early := w.news.Publications(ctx) // it is not read yet
 				end.do(r)
 				w.expect(end.why)
 				got, ended := collect(early)
@@ -93,7 +93,7 @@ func waitersOf(t *testing.T, ctx context.Context, r *runner) *waiters {
 	return w
 }
 
-// hello is the ID of the last connect command, which those of the four subscriptions follow.
+// hello is the ID of the last connect command, which the commands of the four subscriptions follow.
 func (r *runner) hello() uint32 {
 	synctest.Wait()
 	return r.client.lastID - 4

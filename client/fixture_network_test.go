@@ -23,7 +23,7 @@ type FixtureStore interface {
 // FixtureFallback is Fallback of package httplink, which imports this one: fixture_link_test.go sets it.
 var FixtureFallback func(s FixtureStore, transports ...Transport) Transport
 
-// memory remembers what a fixture says, and notes what it is to remember.
+// memory remembers what a fixture says, and notes what the client stores.
 type memory struct {
 	r    *runner
 	name string
@@ -184,7 +184,7 @@ func (n *network) send(f frametest.Frame) {
 	n.wake()
 }
 
-// end has nothing follow. What the client does with the connection does not count from then on.
+// end: nothing follows. What the client does with the connection does not count from then on.
 func (n *network) end() {
 	n.once.Do(func() {})
 	n.mu.Lock()

@@ -253,7 +253,7 @@ func TestFrozen(t *testing.T) {
 	wait.Until(t, "healthy", func() bool { return healthy(b) })
 }
 
-// Whatever the connection does: what is said to be published is delivered, or the
+// Whatever the connection does: acknowledged publications are delivered, or the
 // loss is told.
 func TestTrueAnswers(t *testing.T) {
 	t.Parallel()

@@ -325,7 +325,7 @@ func FuzzSubject(f *testing.F) {
 	})
 }
 
-// No channel reaches the subjects by which nodes talk, nor those of NATS itself, by its
+// No channel reaches the subjects by which nodes talk, nor the subjects of NATS itself, by its
 // name or by a wildcard.
 func TestReservedSubjects(t *testing.T) {
 	t.Parallel()

@@ -20,7 +20,7 @@ func startServer(t testing.TB, opts *server.Options) *server.Server {
 	}
 	opts.Host, opts.NoSigs, opts.NoLog = "127.0.0.1", true, true
 	if opts.Port == 0 {
-		port, err := porttest.Free() // nobody takes it while the server is away
+		port, err := porttest.Free() // it stays free while the server is away
 		must(t, err)
 		opts.Port = port
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 )
 
-// TestConfig: what is wrong is refused, by the name of the field, without the password.
+// TestConfig: wrong configurations are refused, by the name of the field, without the password.
 func TestConfig(t *testing.T) {
 	for field, edit := range map[string]func(*Config){
 		"DSN is missing":         func(c *Config) { c.DSN = "" },
@@ -56,7 +56,7 @@ func (ignoring) HandleJoin(string, *channel.ClientInfo)            {}
 func (ignoring) HandleLeave(string, *channel.ClientInfo)           {}
 func (ignoring) HandleLoss(func(string) bool)                      {}
 
-// TestUnreachable: Run fails, tells where and not the password; what is called before and after fails as well.
+// TestUnreachable: Run fails, and tells where, but not the password; calls before and after it fail as well.
 func TestUnreachable(t *testing.T) {
 	b, err := New(Config{DSN: "postgres://u:hush@127.0.0.1:1/x?sslmode=disable"})
 	if err != nil {

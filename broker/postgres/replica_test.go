@@ -155,7 +155,7 @@ func TestReplicaStreams(t *testing.T) {
 	ch := reader{t, b, "ch"}
 	publish(t, b, "ch", "1")
 	publish(t, b, "ch", "2")
-	ch.history("1@1 2@2") // whoever answers
+	ch.history("1@1 2@2") // any server may answer
 	byReplica(t, b, func() { ch.history("1@1 2@2") })
 
 	r.pause()
@@ -218,7 +218,7 @@ func TestReplicaPositions(t *testing.T) {
 			}
 		})
 	}
-	// This one knows of nothing newer. So its answer may be the old one, and positions are those of the primary.
+	// This one knows of nothing newer. So its answer may be the old one, and positions come from the primary.
 	byReplica(t, b, func() {
 		if got := ch.history("1@1"); got.Top != old {
 			t.Errorf("the top is %v, want %v", got.Top, old)
@@ -315,7 +315,7 @@ func TestReplicaSubscription(t *testing.T) {
 	byReplica(t, b, func() { reader{t, b, "ch"}.history("1@1 2@2") })
 }
 
-// TestReplicaGap: what is published around a subscription is in the history after it, or comes live, though the standby
+// TestReplicaGap: publications around a subscription are in the history after it, or come live, though the standby
 // is always behind.
 func TestReplicaGap(t *testing.T) {
 	r := newReplicated(t)

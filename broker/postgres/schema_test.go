@@ -23,7 +23,7 @@ func (d *database) count(sql string, args ...any) (n int) {
 	return n
 }
 
-// TestSchema: the tables are made once, by whoever comes first, and other programs' tables are left alone.
+// TestSchema: the first node makes the tables, and other programs' tables are left alone.
 func TestSchema(t *testing.T) {
 	d := newDatabase(t)
 	cfg := postgres.Config{TablePrefix: "my_", NumShards: 4}
@@ -157,7 +157,7 @@ func TestPartitions(t *testing.T) {
 		for _, m := range b.Describe().Metrics() {
 			figures[m.Name+m.Labels["pass"]] += m.Value
 		}
-		// Three days of two outboxes; one of the metas was that of a map.
+		// Three days of two outboxes; one of the metas was for a map.
 		if figures["partitions"] != 6 || figures["cleanup_removed_totalmeta"] != 2501 || figures["cleanup_removed_totalidempotency"] != 1 ||
 			figures["outbox_cursor_lag_seconds"] <= 0 || figures["outbox_cursor_lag_seconds"] > 60 {
 			return fmt.Errorf("%v", figures)
@@ -177,7 +177,7 @@ func TestOtherShards(t *testing.T) {
 	})
 }
 
-// TestJSON: payloads are JSONB unless BinaryData is set, and what is no JSON is refused, alone.
+// TestJSON: payloads are JSONB unless BinaryData is set, and a payload that is not JSON is refused alone.
 func TestJSON(t *testing.T) {
 	d := newDatabase(t)
 	got := newEvents()

@@ -349,7 +349,7 @@ func fallback(t *testing.T, first string) {
 		if r.URL.Path == "/closes" {
 			panic(http.ErrAbortHandler)
 		}
-		_, _ = io.Copy(io.Discard, r.Body) // otherwise nobody notices that the client goes
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise the end of the client stays unnoticed
 		<-r.Context().Done()
 	}))
 	t.Cleanup(silent.Close)
@@ -383,7 +383,7 @@ func fallback(t *testing.T, first string) {
 	}
 }
 
-// TestWrong: what cannot work is refused when the client is made, with the name of what is wrong.
+// TestWrong: a wrong setting is refused by its name when the client is made.
 func TestWrong(t *testing.T) {
 	t.Parallel()
 	for want, over := range map[string]client.Transport{

@@ -214,7 +214,7 @@ type chunks struct {
 
 func (c chunks) Read(p []byte) (int, error) { return c.r.Read(p[:min(len(p), c.step)]) }
 
-// TestQuote: what is in the body of a post is a JSON string.
+// TestQuote: the body of a post has JSON strings.
 func TestQuote(t *testing.T) {
 	for _, text := range []string{``, `{"a":"\"<>&\u2028"}`, "ü\t"} {
 		c := &conn{dialer: &dialer{limit: 1000}, session: "s", node: "n", queue: [][]byte{quote([]byte(text)), quote([]byte(`{}`))}}

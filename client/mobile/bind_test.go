@@ -38,7 +38,7 @@ func check(t *testing.T, source any) *types.Package {
 		files = append(files, file)
 	}
 	config := types.Config{IgnoreFuncBodies: true, Importer: none{}, Error: func(error) {}}
-	pkg, _ := config.Check("mobile", fset, files, nil) // the errors are those of the imports
+	pkg, _ := config.Check("mobile", fset, files, nil) // the errors are about imports
 	return pkg
 }
 
@@ -103,7 +103,7 @@ func members(pkg *types.Package, o *types.TypeName) (names []string) {
 	return names
 }
 
-// signature reports whether a function has supported parameters, and at most two results, of which the second is an error.
+// signature reports whether a function has supported parameters, and at most two results, the second an error.
 func signature(pkg *types.Package, s *types.Signature) bool {
 	if s.Variadic() || s.TypeParams() != nil || s.Results().Len() > 2 {
 		return false

@@ -175,7 +175,7 @@ func TestClient(t *testing.T) {
 // TestReconnect: the program learns when the next attempt is, and has it made at once.
 func TestReconnect(t *testing.T) {
 	t.Parallel()
-	address := porttest.Address(t) // where nobody listens
+	address := porttest.Address(t) // without a listener
 	synctest.Test(t, func(t *testing.T) {
 		l := listener{make(chan string, 100)}
 		c, err := mobile.NewClient("ws://"+address, nil, l)

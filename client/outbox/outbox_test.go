@@ -329,7 +329,7 @@ func (failing) Load() ([]outbox.Entry, error) { return nil, nil }
 func (failing) Put(outbox.Entry) error        { return errors.New("disk full") }
 func (failing) Delete(uint64) error           { return nil }
 
-// TestStoreFails: what is not kept is not sent.
+// TestStoreFails: an entry that is not kept is not sent.
 func TestStoreFails(t *testing.T) {
 	t.Parallel()
 	server := newBackend(t)

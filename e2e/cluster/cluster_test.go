@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestRedis and TestNATS: what nodes tell each other grows with the nodes, answers are those of all, and a node that is lost makes no
+// TestRedis and TestNATS: what nodes tell each other grows with the nodes, answers are of all nodes, and a node that is lost makes no
 // command fail.
 func TestRedis(t *testing.T) { t.Parallel(); few(t, newEngine(t, "redis", 2), 8) }
 

@@ -81,7 +81,7 @@ func overRedis(cfg redis.Config) func() (broker.Broker, error) {
 func (e *engine) history() bool { return e.nats == nil }
 
 type work struct {
-	cpu time.Duration // of the servers; those of NATS are in the process of the test
+	cpu time.Duration // of the servers; NATS runs in the process of the test
 	// calls by command, or messages got and passed on.
 	calls map[string]int64
 	// in and out are bytes from and to nodes.
@@ -145,7 +145,7 @@ func (e *engine) connections() (all, pubsub int) {
 		return e.nats.Connections(), 0
 	}
 	for _, s := range e.redis {
-		all += strings.Count(s.Do("CLIENT", "LIST", "TYPE", "normal"), " addr=") - 1 // that of this command
+		all += strings.Count(s.Do("CLIENT", "LIST", "TYPE", "normal"), " addr=") - 1 // without this command
 		pubsub += strings.Count(s.Do("CLIENT", "LIST", "TYPE", "pubsub"), " addr=")
 	}
 	return all + pubsub, pubsub

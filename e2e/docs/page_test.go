@@ -37,7 +37,7 @@ const (
 type page struct {
 	*testing.T
 	dir     string
-	ports   map[string]string // by those of the documentation
+	ports   map[string]string // by the ports of the documentation
 	env     []string
 	running map[string]*process // by the port of the documentation
 	last    *process            // the newest program, or nil

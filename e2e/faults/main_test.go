@@ -3,7 +3,7 @@
 // must get everything once and in order, or be told of a gap. Publishers must get true answers,
 // and /health must say what is wrong.
 //
-// Without flags it runs what is short enough for continuous integration:
+// Without flags it runs the tests that are short enough for continuous integration:
 //
 //	go test ./e2e/faults -v                    # 2 to 3 minutes
 //	go test ./e2e/faults -v -faults=all -timeout 30m
@@ -155,7 +155,7 @@ func (f *fault) judgeMaps(t *testing.T, m atlas.Counts) {
 	if loses := f.told || f.mayMiss; !loses && (m.Told > 0 || m.Forgotten > 0) {
 		t.Errorf("%d subscribers of maps had to begin anew, %d maps are not what was acknowledged", m.Told, m.Forgotten)
 	}
-	if f.told && m.Told == 0 { // a map that nobody has changed for a while may not have lost anything
+	if f.told && m.Told == 0 { // a map that has not changed for a while may not have lost anything
 		t.Error("no subscriber of maps was told to begin anew")
 	}
 }
@@ -189,7 +189,7 @@ func streams(ttl string) string {
 		"allow_subscribe_for_client": true, "allow_subscribe_for_anonymous": true}`
 }
 
-// mapNamespaces are those of stand.Options.Maps.
+// mapNamespaces are for stand.Options.Maps.
 var mapNamespaces = namespaceOfMaps("map", "1h") + ", " + namespaceOfMaps("brief", "2s")
 
 func namespaceOfMaps(name, ttl string) string {

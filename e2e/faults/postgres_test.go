@@ -73,7 +73,7 @@ func TestPostgres(t *testing.T) {
 	})
 }
 
-// TestPostgresNetwork: the network to PostgreSQL goes silent, breaks connections, or discards what is sent.
+// TestPostgresNetwork: the network to PostgreSQL goes silent, breaks connections, or discards bytes.
 func TestPostgresNetwork(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.New(t, postgrestest.Options{})

@@ -62,7 +62,7 @@ func TestRedisProcess(t *testing.T) {
 	})
 }
 
-// TestNetwork: the network to one Redis goes silent, breaks connections, or discards what is sent.
+// TestNetwork: the network to one Redis goes silent, breaks connections, or discards bytes.
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Standalone(t, redistest.Options{})

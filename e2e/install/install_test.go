@@ -1,4 +1,4 @@
-// Package install checks that users can install the modules from a module proxy: those of the commit that is checked
+// Package install checks that users can install the modules from a module proxy: the modules of the commit that is checked
 // out, in the version in which they require each other.
 package install
 

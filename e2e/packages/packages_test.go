@@ -202,7 +202,7 @@ func (r root) installed(zsh string) {
 	}
 }
 
-// rotates has logrotate do what the packages' file says, in another folder than /var/log/gyro.
+// rotates runs logrotate with the packages' file, in another folder than /var/log/gyro.
 func (r root) rotates() {
 	r.t.Helper()
 	dir := r.t.TempDir()

@@ -262,7 +262,7 @@ func (w *world) during(d time.Duration) {
 func (w *world) rest(p *program) answer {
 	w.t.Helper()
 	for _, proxy := range w.proxies {
-		proxy.Cut() // of muted connections too, so that nobody is about to notice one
+		proxy.Cut() // of muted connections too, so that no client is about to notice one
 	}
 	reached := p.ask("reached " + strconv.FormatInt(w.published()+10, 10))
 	for _, wrong := range reached.Wrong {

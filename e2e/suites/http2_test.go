@@ -100,7 +100,7 @@ func serve(t *testing.T) int {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Stop)
-	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // the certificate is that of httptest
+	client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // the certificate comes from httptest
 	defer client.CloseIdleConnections()
 	wait.Until(t, "an answer of the server", func() bool {
 		resp, err := client.Get("https://127.0.0.1:" + at + "/health")

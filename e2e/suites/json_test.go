@@ -12,7 +12,7 @@ import (
 )
 
 // undecided texts of JSONTestSuite may be accepted or refused, and Gyro refuses them as payloads. It accepts the others:
-// numbers of any size, halves of surrogate pairs, and 500 nested lists. docs/client-protocol.md has what is decided.
+// numbers of any size, halves of surrogate pairs, and 500 nested lists. docs/client-protocol.md has the rules.
 var undecided = map[string]bool{
 	"i_string_UTF-16LE_with_BOM.json": true, "i_string_utf16BE_no_BOM.json": true, "i_string_utf16LE_no_BOM.json": true,
 	"i_structure_UTF-8_BOM_empty_object.json": true,

@@ -168,8 +168,8 @@ func (c *replica) recoverChanges(ctx context.Context) error {
 	return nil
 }
 
-// check recovers once more, as a client that comes back, and compares the map with the engine's. What expires meanwhile
-// has it tried again.
+// check recovers once more, as a client that comes back, and compares the map with the engine's. It tries again
+// if entries expire meanwhile.
 func (c *replica) check(ctx context.Context) error {
 	err := errGap
 	if c.entries != nil {

@@ -119,7 +119,7 @@ func testNodesRace(nodes []*fixture) {
 	}
 }
 
-// testNodeDies ends the node that has set keys. The other one has them expire.
+// testNodeDies ends the node that has set keys. They expire on the other one.
 func testNodeDies(nodes []*fixture) {
 	a, b := nodes[0], nodes[1]
 	o := a.options()

@@ -195,7 +195,7 @@ func (s *Server) Kill() {
 	s.cmd = nil
 }
 
-// Signal sends a signal to all processes of the server: SIGSTOP has it hang until SIGCONT. It needs Linux.
+// Signal sends a signal to all processes of the server: with SIGSTOP it hangs until SIGCONT. It needs Linux.
 func (s *Server) Signal(signal syscall.Signal) error {
 	pid := s.cmd.Process.Pid
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))

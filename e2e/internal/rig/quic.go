@@ -75,7 +75,7 @@ func (p *quicProxy) next() (*Server, error) {
 	return nil, net.ErrClosed
 }
 
-// relay serves a client's connection until one of the two ends, or the node exits, of which QUIC itself would learn
+// relay serves a client's connection until one of the two ends, or the node exits, which QUIC itself would learn
 // late.
 func (p *quicProxy) relay(client *quic.Conn) {
 	defer client.CloseWithError(gone, "") //nolint:errcheck // it may be closed already

@@ -1,5 +1,5 @@
 // Package changefeed follows tables into which others insert rows: it reads the rows of each shard in the order of their
-// ids, each row once, and delivers those of the node's channels. A transaction that inserts a row holds a lock on the
+// ids, each row once, and delivers the rows of the node's channels. A transaction that inserts a row holds a lock on the
 // shard until the commit, so ids are committed in their order: a reader of a row has read all rows before it, and a
 // cursor per shard is enough.
 package changefeed

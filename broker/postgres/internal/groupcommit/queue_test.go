@@ -52,7 +52,7 @@ func add(l *recorder, group *Group, numbers ...int) (items []*item) {
 	return items
 }
 
-// TestQueue: what comes while a batch is written makes the next ones, in order; nobody waits for what was abandoned.
+// TestQueue: jobs that come while a batch is written make the next ones, in order, without abandoned jobs.
 func TestQueue(t *testing.T) {
 	l := newRecorder(3)
 	first, rest, gone := NewGroup(1), NewGroup(4), NewGroup(1)
@@ -84,7 +84,7 @@ func TestQueue(t *testing.T) {
 	l.running.Wait()
 }
 
-// TestClose: what waits fails, what is being written ends as it does, what comes later fails.
+// TestClose: waiting jobs and later ones fail; the batch under way ends as it does.
 func TestClose(t *testing.T) {
 	l := newRecorder(1)
 	written, waits, later := NewGroup(1), NewGroup(1), NewGroup(1)

@@ -52,7 +52,7 @@ func (b *Book) Enter(g Gaps, conn int, next *uint64, n uint64) {
 	}
 }
 
-// Settle enters as lost what is missing of a channel's first total messages.
+// Settle enters as lost the missing ones of a channel's first total messages.
 func (b *Book) Settle(g Gaps, conn int, next *uint64, total uint64) {
 	if *next < total {
 		g.add(conn, span{*next, total})

@@ -68,7 +68,7 @@ func TestLoopback(t *testing.T) {
 	}
 	defer peer.Close()
 	const sent = 100_000
-	go func() { _, _ = c.Write(make([]byte, sent)) }() // what is missing shows below
+	go func() { _, _ = c.Write(make([]byte, sent)) }() // missing bytes show below
 	if _, err := io.ReadFull(peer, make([]byte, sent)); err != nil {
 		t.Fatal(err)
 	}

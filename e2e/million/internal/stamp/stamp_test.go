@@ -24,7 +24,7 @@ func TestParseAllocs(t *testing.T) {
 	}
 }
 
-// FuzzParse: what is accepted is what encoding/json reads, and comes from Append but for zeros and signs.
+// FuzzParse: an accepted payload is one that encoding/json reads, and comes from Append but for zeros and signs.
 func FuzzParse(f *testing.F) {
 	f.Add(Stamp{1, 2}.Append(nil, 64))
 	f.Add([]byte(`{"n":1,"t":-2,"x":""}`))
