@@ -13,7 +13,7 @@ import (
 	"github.com/gyrohq/gyro/internal/fossil/fossiltest"
 )
 
-// deltaInterop has each implementation of Fossil deltas apply the deltas of the other, which the Go SDK uses.
+// deltaInterop: each implementation of Fossil deltas, the own one and the Go SDK's, applies the deltas of the other.
 func deltaInterop(t *testing.T, base, target []byte) {
 	t.Helper()
 	ours := fossil.Append(nil, base, target)

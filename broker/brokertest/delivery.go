@@ -32,8 +32,8 @@ func richPublication() *channel.Publication {
 	}
 }
 
-// sameButPlace ignores the fields that a broker sets.
-var sameButPlace = cmpopts.IgnoreFields(channel.Publication{}, "Offset", "Time")
+// sameButBrokerFields ignores the fields that a broker sets.
+var sameButBrokerFields = cmpopts.IgnoreFields(channel.Publication{}, "Offset", "Time")
 
 func testDelivery(f *fixture) {
 	ch := f.channel()
@@ -46,7 +46,7 @@ func testDelivery(f *fixture) {
 	if f.caps.RealChannel {
 		want.Channel = ch
 	}
-	f.equal("publication", got.Pub, want, sameButPlace)
+	f.equal("publication", got.Pub, want, sameButBrokerFields)
 	f.equal("offset", got.Pub.Offset, uint64(0))
 	f.equal("epoch", got.Epoch, "")
 	if got.Delta || got.Prev != nil {

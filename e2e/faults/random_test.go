@@ -248,7 +248,7 @@ func refusals(redis *redistest.Server) []mishap {
 	}
 }
 
-// staleCopy has a Redis replicate an old copy of its own data.
+// staleCopy makes a Redis replicate an old copy of its own data.
 func staleCopy(s *stand.Stand, redis *redistest.Server) []mishap {
 	var copied *redistest.Server
 	return []mishap{{

@@ -41,7 +41,7 @@ func TestSentinel(t *testing.T) {
 	s.Use(t)
 }
 
-// plannedFailover has the Sentinels replace a living primary. It takes writes until they have announced the new one, but
+// plannedFailover makes the Sentinels replace a living primary. It takes writes until they have announced the new one, but
 // nodes send it none: nothing is lost. A machine that is too busy to hear of it in time may lose something; then the
 // next failover is judged.
 func plannedFailover(t *testing.T, s *stand.Stand, redis *redistest.Sentinel) {

@@ -118,15 +118,15 @@ func testMaxEntriesExpiry(f *fixture) {
 
 // testMaxEntriesRace: clients of one node, whose changes an engine may make together, race for the last room.
 func testMaxEntriesRace(f *fixture) {
-	raceForPlaces([]*fixture{f, f, f, f})
+	raceForRoom([]*fixture{f, f, f, f})
 }
 
 func testNodesMaxEntries(nodes []*fixture) {
-	raceForPlaces([]*fixture{nodes[0], nodes[1], nodes[0], nodes[1]})
+	raceForRoom([]*fixture{nodes[0], nodes[1], nodes[0], nodes[1]})
 }
 
-// raceForPlaces has each writer set new keys and remove some. The map never exceeds the bound, and is full in the end.
-func raceForPlaces(writers []*fixture) {
+// raceForRoom: each writer sets new keys and removes some. The map never exceeds the bound, and is full in the end.
+func raceForRoom(writers []*fixture) {
 	const most = 5
 	f := writers[0]
 	o := f.options()

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// fast has a server answer before its data are on the disk, which only outlive a crash of the machine.
+// fast: the server answers before its data are on the disk, which only a crash of the machine needs.
 var fast = postgrestest.Options{Settings: []string{"fsync=off", "jit=off", "autovacuum=off", "max_connections=400", "shared_buffers=64MB"}}
 
 func standby(tb testing.TB, dsn string) string {
