@@ -7,7 +7,8 @@
 //     type's fields: the type must be in a public package and be no alias itself, and the
 //     comment names it as "go doc IMPORTPATH.NAME" and names all its exported fields.
 //   - a public package without a comment that says its purpose.
-//   - a page for developers that names a file or a folder that is not there, or a word that the file does not have.
+//   - a page for developers that names a file or a folder that is not there, a name that a Go file does not declare, or
+//     a word that another file does not have.
 //
 // It is called with the folder of the repository: doccheck [FOLDER].
 package main

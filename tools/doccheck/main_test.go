@@ -95,16 +95,25 @@ func TestPackages(t *testing.T) {
 }
 
 func TestPlaces(t *testing.T) {
+	const declarations = "// Package deep is.\npackage deep\n\n// Lose is gone.\ntype (\n\tTable struct{ Size int }\n\tFinder interface{ Seek() }\n)\n" +
+		"const Most = 1\nvar None Other\nfunc New() {}\nfunc (t *Table) Find() {}\nfunc (p Pair[K, V]) Swap() {}\n"
 	err := run(fstest.MapFS{
-		"deep/a.go":              file("// Package deep is.\npackage deep\n\nfunc (t *Table) Find() {}\n"),
+		"deep/a.go":              file(declarations),
+		"deep/a.proto":           file("message Command {}\n"),
 		"docs/other.md":          file("`deep/lost.go`\n"),
 		".cache/a.txt":           file(""),
 		"docs/decisions/1-is.md": file("`deep`, `deep/b.go`, `Deep/b.go`, `.cache/out` and `/api/publish`\n"),
-		"docs/changing.md": file("`deep/a.go:Find`, `deep/a.go:Table.Find`, `deep/a.go:Lose`, `deep/`, `deep/deeper/`, `root.go:Node`\n" +
+		"docs/changing.md": file("`deep/a.go:Find`, `deep/a.go:Table.Find`, `deep/a.go:Table.Size`, `deep/a.go:Pair.Swap`, `deep/a.go:Finder.Seek`,\n" +
+			"`deep/a.go:New`, `deep/a.go:None`, `deep/a.go:Most`, `deep/a.proto:Command`, `deep/`,\n" +
+			"`deep/a.go:Size`, `deep/a.go:Other`, `deep/a.go:Lose`, `deep/a.go:Pair.Find`, `deep/a.proto:Reply`, `deep/deeper/`, `root.go:Node`\n" +
 			"```\n`deep/gone.go`\n```\n"),
 	})
 	want := strings.Join([]string{
-		"docs/changing.md: deep/a.go has no Lose",
+		"docs/changing.md: deep/a.go does not declare Size",
+		"docs/changing.md: deep/a.go does not declare Other",
+		"docs/changing.md: deep/a.go does not declare Lose",
+		"docs/changing.md: deep/a.go does not declare Pair.Find",
+		"docs/changing.md: deep/a.proto has no Reply",
 		"docs/changing.md: there is no deep/deeper",
 		"docs/changing.md: there is no root.go",
 		"docs/decisions/1-is.md: there is no deep/b.go",

@@ -2,9 +2,13 @@ package main
 
 import (
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -13,7 +17,8 @@ var developerPages = []string{"CONTRIBUTING.md", "docs/ARCHITECTURE.md", "docs/c
 
 var (
 	codeBlock = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
-	// A place is a path in backticks, and perhaps a word of the file: `internal/session/session.go:dispatch`.
+	// A place is a path in backticks, and perhaps a declaration of a Go file, or a word of another one:
+	// `internal/session/session.go:dispatch`.
 	place     = regexp.MustCompile("`([\\w.-]+(?:/[\\w.-]+)+)/?(?::([\\w.]+))?`")
 	rootPlace = regexp.MustCompile("`(\\w+\\.go):([\\w.]+)`")
 )
@@ -57,10 +62,85 @@ func (c *checker) placeExists(file, word string) error {
 	if err != nil {
 		return err
 	}
+	if path.Ext(file) == ".go" {
+		return declares(file, text, word)
+	}
 	for part := range strings.SplitSeq(word, ".") {
 		if !regexp.MustCompile(`\b` + regexp.QuoteMeta(part) + `\b`).Match(text) {
 			return fmt.Errorf("%s has no %s", file, part)
 		}
 	}
 	return nil
+}
+
+// declares returns an error unless the file declares the word: a function, method, type, constant or variable, or
+// a Type.Method or Type.Field.
+func declares(file string, text []byte, word string) error {
+	f, err := parser.ParseFile(token.NewFileSet(), file, text, parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+	for _, decl := range f.Decls {
+		if slices.Contains(names(decl), word) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s does not declare %s", file, word)
+}
+
+func names(decl ast.Decl) (all []string) {
+	switch d := decl.(type) {
+	case *ast.FuncDecl:
+		all = append(all, d.Name.Name)
+		if d.Recv != nil {
+			all = append(all, receiver(d.Recv.List[0].Type)+"."+d.Name.Name)
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch s := spec.(type) {
+			case *ast.ValueSpec:
+				for _, id := range s.Names {
+					all = append(all, id.Name)
+				}
+			case *ast.TypeSpec:
+				all = append(all, s.Name.Name)
+				for _, id := range members(s.Type) {
+					all = append(all, s.Name.Name+"."+id.Name)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// receiver is the name of the type behind a pointer and before type parameters.
+func receiver(t ast.Expr) string {
+	switch t := t.(type) {
+	case *ast.StarExpr:
+		return receiver(t.X)
+	case *ast.IndexExpr:
+		return receiver(t.X)
+	case *ast.IndexListExpr:
+		return receiver(t.X)
+	case *ast.Ident:
+		return t.Name
+	}
+	return ""
+}
+
+// members are the fields of a struct, or the methods of an interface.
+func members(t ast.Expr) (all []*ast.Ident) {
+	var list *ast.FieldList
+	switch t := t.(type) {
+	case *ast.StructType:
+		list = t.Fields
+	case *ast.InterfaceType:
+		list = t.Methods
+	default:
+		return nil
+	}
+	for _, f := range list.List {
+		all = append(all, f.Names...)
+	}
+	return all
 }
