@@ -42,7 +42,7 @@ type (
 	//	PublishDebounce                how often the client publishes at most
 	//	Map, Poll                      the channel is a map (docs/maps.md), or its keys are tracked (docs/shared-poll.md)
 	//	PresenceMaps                   maps that list the clients in the channel
-	//	Token, Source                  the client's token, and a mark of the application
+	//	Token, Source                  the client's token, and a number of the application
 	SubscribeOptions = channel.SubscribeOptions
 
 	// ChannelOptions are shared by the publications and subscriptions of a channel: HistorySize and HistoryTTL keep its

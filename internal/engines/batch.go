@@ -12,7 +12,7 @@ import (
 
 // PublishBatch publishes a batch in its order, at most size elements at once by publish, and sets their Result and Err.
 func PublishBatch(ctx context.Context, by *validate.Rules, publish func(context.Context, []broker.BatchItem), batch []channel.BatchPublication, size int) {
-	r := batchRounds.Get().(*batchRound)
+	r := batchParts.Get().(*batchPart)
 	r.rules = by
 	for len(batch) > 0 {
 		part := batch[:min(len(batch), size)]
@@ -20,19 +20,19 @@ func PublishBatch(ctx context.Context, by *validate.Rules, publish func(context.
 		r.publish(ctx, publish, part)
 	}
 	r.rules = nil
-	batchRounds.Put(r) // not deferred: after a panic of the broker, r is garbage
+	batchParts.Put(r) // not deferred: after a panic of the broker, r is garbage
 }
 
-type batchRound struct {
+type batchPart struct {
 	rules *validate.Rules
 	items []broker.BatchItem
 	of    []int // for each item the index of its element
 	pubs  slabs
 }
 
-var batchRounds = sync.Pool{New: func() any { return new(batchRound) }}
+var batchParts = sync.Pool{New: func() any { return new(batchPart) }}
 
-func (r *batchRound) publish(ctx context.Context, publish func(context.Context, []broker.BatchItem), batch []channel.BatchPublication) {
+func (r *batchPart) publish(ctx context.Context, publish func(context.Context, []broker.BatchItem), batch []channel.BatchPublication) {
 	if len(r.items) < len(batch) {
 		r.items, r.of = make([]broker.BatchItem, len(batch)), make([]int, len(batch))
 	}
@@ -57,7 +57,7 @@ func options(p *channel.BatchPublication) *channel.PublishOptions {
 
 // fill returns the number of its items. Consecutive elements with the same data and options share a publication, as in a
 // broadcast without history. Publications without history share allocations.
-func (r *batchRound) fill(batch []channel.BatchPublication) (n int) {
+func (r *batchPart) fill(batch []channel.BatchPublication) (n int) {
 	var last *channel.BatchPublication
 	var known batchFindings
 	at := r.rules.Clocks.Stamp()
@@ -99,7 +99,7 @@ type batchFindings struct {
 
 func (f *batchFindings) covers(data []byte) bool { return f.plain && same(f.data, data) }
 
-func (r *batchRound) check(item *broker.BatchItem, o *channel.PublishOptions, data []byte, f *batchFindings) error {
+func (r *batchPart) check(item *broker.BatchItem, o *channel.PublishOptions, data []byte, f *batchFindings) error {
 	if item.Channel == "" {
 		return protocol.ErrorBadRequest
 	}

@@ -161,18 +161,18 @@ func (r *run) connect(clients []*client, sessions *sync.WaitGroup) (*ConnectResu
 // each runs f in a goroutine for every client, and waits until all have called ready, or the run fails. Before ready,
 // target.Dialers of them run at a time.
 func (r *run) each(clients []*client, sessions *sync.WaitGroup, f func(c *client, ready func())) {
-	gate := make(chan struct{}, r.target.Dialers)
+	dialing := make(chan struct{}, r.target.Dialers)
 	r.ready.Store(0)
 	all := make(chan struct{})
 	for _, c := range clients {
 		select {
-		case gate <- struct{}{}:
+		case dialing <- struct{}{}:
 		case <-r.ctx.Done():
 			return
 		}
 		sessions.Go(func() {
 			f(c, func() {
-				<-gate
+				<-dialing
 				if r.ready.Add(1) == int64(len(clients)) {
 					close(all)
 				}
