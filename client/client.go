@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/gyrohq/gyro/client/internal/dictionary"
 	"github.com/gyrohq/gyro/client/internal/eventqueue"
 	"github.com/gyrohq/gyro/client/internal/ordered"
+	"github.com/gyrohq/gyro/internal/random"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 )
@@ -69,7 +69,7 @@ func NewOver(t Transport, o Options) (*Client, error) {
 func newClient(d Dialer, o Options) *Client {
 	return &Client{
 		dialer: d, options: o, codec: codec.ForClient(o.Encoding), token: o.Token, reason: DisconnectCalled,
-		random: rand.Float64, now: func() time.Time { return time.Now().Round(0) },
+		random: random.Float64, now: func() time.Time { return time.Now().Round(0) },
 	}
 }
 

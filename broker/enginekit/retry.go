@@ -2,8 +2,9 @@ package enginekit
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
+
+	"github.com/gyrohq/gyro/internal/random"
 )
 
 // Backoff is a series of pauses: from Min on, each is twice as long as the one before, up to Max.
@@ -23,7 +24,7 @@ func Jitter(d time.Duration) time.Duration {
 	if d < 2 {
 		return d
 	}
-	return d/2 + rand.N(d/2)
+	return d/2 + random.N(d/2)
 }
 
 // ConnectPause is for attempts to connect: 100 ms after number 0, then twice as long each time, at most 2 s. Half of it

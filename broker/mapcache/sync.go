@@ -2,13 +2,13 @@ package mapcache
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/random"
 	"github.com/gyrohq/gyro/logging"
 )
 
@@ -23,7 +23,7 @@ type compared struct {
 
 // keepInSync begins at random, so that nodes that started together do not ask together.
 func (c *cache) keepInSync() {
-	wait := rand.N(c.cfg.SyncInterval)
+	wait := random.N(c.cfg.SyncInterval)
 	var outage logging.Outage
 	for {
 		select {

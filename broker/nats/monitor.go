@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -13,6 +12,7 @@ import (
 	natsio "github.com/nats-io/nats.go"
 
 	"github.com/gyrohq/gyro/broker/enginekit"
+	"github.com/gyrohq/gyro/internal/random"
 	"github.com/gyrohq/gyro/quiet"
 )
 
@@ -55,7 +55,7 @@ const missing = 3
 var processStart = time.Now()
 
 func newMonitor(b *Broker) *monitor {
-	subject := b.names.canary + strconv.FormatUint(rand.Uint64(), 36)
+	subject := b.names.canary + strconv.FormatUint(random.Uint64(), 36)
 	return &monitor{
 		b: b, subject: subject, period: time.Second, probes: newRouteProbes(b, subject+"-way"),
 		kick: make(chan struct{}, 1), stop: make(chan struct{}), overflows: make(map[*natsio.Subscription]dropped),

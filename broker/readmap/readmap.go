@@ -3,8 +3,9 @@
 package readmap
 
 import (
-	"hash/maphash"
 	"sync/atomic"
+
+	"github.com/gyrohq/gyro/internal/random"
 )
 
 // Map finds values by strings. Any goroutine may call Get at any time. All other methods are for writers, which must
@@ -33,11 +34,9 @@ type entry[V any] struct {
 // minSlots of a table. At least one slot in four is empty.
 const minSlots = 8
 
-var seed = maphash.MakeSeed()
-
 // Hash returns the hash of a key, which the methods take beside the key, so that callers can use it several times. It
 // differs from process to process.
-func Hash(key string) uint64 { return maphash.String(seed, key) }
+func Hash(key string) uint64 { return random.Hash(key) }
 
 // Get returns the value of a key and true, or the zero value and false. hash is Hash(key).
 func (m *Map[V]) Get(hash uint64, key string) (value V, ok bool) {

@@ -22,12 +22,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	mathrand "math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/gyrohq/gyro/client"
+	"github.com/gyrohq/gyro/internal/random"
 )
 
 // Kind of an Entry.
@@ -297,7 +297,7 @@ func (b *Outbox) take(s *Sending) {
 	name := s.Entry.sequence()
 	l := b.senders[name]
 	if l == nil {
-		l = &sender{Outbox: b, name: name, changed: make(chan struct{}, 1), random: mathrand.Float64}
+		l = &sender{Outbox: b, name: name, changed: make(chan struct{}, 1), random: random.Float64}
 		b.senders[name] = l
 		b.running.Go(l.run)
 	}

@@ -8,8 +8,9 @@ import (
 	"hash/fnv"
 	"io"
 	"math"
-	"math/rand/v2"
 	"time"
+
+	"github.com/gyrohq/gyro/internal/random"
 )
 
 // Earliest returns the earliest of some deadlines.
@@ -38,7 +39,7 @@ type Beat struct {
 }
 
 // process is the beat of this process's own work.
-var process = Beat{rand.Int64N(int64(time.Second))}
+func process() Beat { return Beat{int64(random.Process() % uint64(time.Second))} }
 
 // Of returns the beat for the clients of a node.
 func Of(uid string) Beat {
@@ -59,7 +60,7 @@ func (b Beat) Nearest(now int64, interval, length time.Duration) int64 {
 // run at the same moments; jobs with another period only with those of the same one. The period must be positive.
 func Until(period time.Duration) time.Duration {
 	now := time.Now().UnixNano()
-	return time.Duration(process.Nearest(now, period, period) - now)
+	return time.Duration(process().Nearest(now, period, period) - now)
 }
 
 // leastBeat is the precision of timers: their owners keep deadlines no better than this.

@@ -22,7 +22,7 @@ func TestUntil(t *testing.T) {
 			}
 			time.Sleep(first)
 			at := time.Now()
-			if phase := (at.UnixNano() - process.shift) % int64(period); phase != 0 {
+			if phase := (at.UnixNano() - process().shift) % int64(period); phase != 0 {
 				t.Fatalf("%v behind the beat", time.Duration(phase))
 			}
 			for n, by := range late {

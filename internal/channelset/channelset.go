@@ -2,9 +2,10 @@
 package channelset
 
 import (
-	"hash/maphash"
 	"iter"
 	"math/bits"
+
+	"github.com/gyrohq/gyro/internal/random"
 )
 
 // Item is a pointer to something that belongs to a channel.
@@ -31,10 +32,8 @@ const (
 	spare = 8
 )
 
-var seed = maphash.MakeSeed()
-
 // A set that is a part of a Table takes the lowest bits of a hash, the table its highest ones.
-func hash(ch string) uint64 { return maphash.String(seed, ch) }
+func hash(ch string) uint64 { return random.Hash(ch) }
 
 // head returns the place of the first item in the list of a hash.
 func (t *Set[T]) head(hash uint64) *T {

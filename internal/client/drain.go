@@ -3,8 +3,9 @@ package client
 import (
 	"context"
 	"math"
-	"math/rand/v2"
 	"time"
+
+	"github.com/gyrohq/gyro/internal/random"
 )
 
 const (
@@ -50,6 +51,6 @@ func spreadEnds(ctx context.Context, over time.Duration, loops int, round func(d
 			continue
 		}
 		// The random part keeps nodes that are drained together out of step.
-		timer.Reset(drainPause/2 + rand.N(drainPause))
+		timer.Reset(drainPause/2 + random.N(drainPause))
 	}
 }

@@ -2,8 +2,9 @@ package engines
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
+
+	"github.com/gyrohq/gyro/internal/random"
 )
 
 // insert tells whether there was room. If not, it first drops a doubtful entry or, for a removal, one whose newest call
@@ -180,7 +181,7 @@ func signal(ch chan struct{}) {
 
 func (m *presenceManager) pause(d time.Duration) {
 	select {
-	case <-time.After(d/2 + rand.N(d/2)): // nodes that failed together do not call together
+	case <-time.After(d/2 + random.N(d/2)): // nodes that failed together do not call together
 	case <-m.ctx.Done():
 	}
 }

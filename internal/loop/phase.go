@@ -2,7 +2,8 @@ package loop
 
 import (
 	"math/bits"
-	"math/rand/v2"
+
+	"github.com/gyrohq/gyro/internal/random"
 )
 
 // neighbours is how many sessions in a row get the same phase. The memory, above all the kernel's, of connections that
@@ -19,7 +20,7 @@ type phases struct {
 func (l *Loop) Phase(n int64) int64 {
 	p := &l.phases
 	if p.left == 0 {
-		p.fraction, p.left = rand.Uint64(), neighbours
+		p.fraction, p.left = random.Uint64(), neighbours
 	}
 	p.left--
 	at, _ := bits.Mul64(p.fraction, uint64(n))

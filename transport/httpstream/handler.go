@@ -10,12 +10,12 @@ package httpstream
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"strconv"
 	"time"
 
+	"github.com/gyrohq/gyro/internal/random"
 	"github.com/gyrohq/gyro/transport"
 	"github.com/gyrohq/gyro/transport/front"
 	"github.com/gyrohq/gyro/transport/httpstream/internal/endpoint"
@@ -205,6 +205,6 @@ func (h *Handler) appendPrelude(b []byte) []byte {
 	if h.traits.bookmarks == 0 || h.cfg.RetryMax <= 0 {
 		return b // an SDK decides itself
 	}
-	retry := h.cfg.RetryMin + rand.N(max(h.cfg.RetryMax-h.cfg.RetryMin, 0)+1)
+	retry := h.cfg.RetryMin + random.N(max(h.cfg.RetryMax-h.cfg.RetryMin, 0)+1)
 	return append(strconv.AppendInt(append(b, "retry: "...), retry.Milliseconds(), 10), "\n\n"...)
 }

@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"math/rand/v2"
 	"strconv"
 	"time"
 	"unsafe"
@@ -9,6 +8,7 @@ import (
 	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/channel"
+	"github.com/gyrohq/gyro/internal/random"
 )
 
 // Strings makes strings that share allocations, so none should live much longer than its call. It is for one goroutine;
@@ -71,12 +71,12 @@ func (s *Strings) Number(n uint64) string {
 
 // Epoch is 8 random letters.
 func (s *Strings) Epoch() string {
-	return s.keep(enginekit.AppendEpoch(s.room(enginekit.EpochSize), rand.Uint64()))
+	return s.keep(enginekit.AppendEpoch(s.room(enginekit.EpochSize), random.Uint64()))
 }
 
 // Life is an epoch for a new life of a stream, then offset:epoch of the known position.
 func (s *Strings) Life(epoch string, offset uint64) string {
-	dst := enginekit.AppendEpoch(s.room(enginekit.EpochSize+21+len(epoch)), rand.Uint64())
+	dst := enginekit.AppendEpoch(s.room(enginekit.EpochSize+21+len(epoch)), random.Uint64())
 	if epoch != "" {
 		dst = append(strconv.AppendUint(dst, offset, 10), ':')
 		dst = append(dst, epoch...)

@@ -12,12 +12,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"time"
 
 	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/broker/redis/internal/resp"
+	"github.com/gyrohq/gyro/internal/random"
 )
 
 // Config of a Conn. Dial, Message, Publish and CanaryChannel are required.
@@ -94,7 +94,7 @@ func (c *Config) complete() {
 	c.Name = cmp.Or(c.Name, "redis")
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Random == nil {
-		c.Random = rand.Float64
+		c.Random = random.Float64
 	}
 	if c.Resubscribed == nil {
 		c.Resubscribed = func(bool) {}
