@@ -144,15 +144,15 @@ func (l *leaver) lock(batch []departure) []departure {
 	for _, d := range batch {
 		r := d.route
 		switch {
-		case !r.mu.TryLock():
+		case !r.mu.tryLock():
 			later = append(later, d)
 		case !r.loops.empty():
 			r.departure = staying
-			r.mu.Unlock()
+			r.mu.unlock()
 			l.table.release(d.ch, r)
 		case r.departure == returned: // and left again meanwhile, so the delay begins anew
 			r.departure = leaving
-			r.mu.Unlock()
+			r.mu.unlock()
 			later = append(later, d)
 		default:
 			alone = append(alone, d)
@@ -173,11 +173,11 @@ func (l *leaver) unsubscribe(batch []departure) bool {
 	err := l.table.broker.Unsubscribe(ctx, channels...)
 	for _, d := range batch {
 		if err != nil {
-			d.route.mu.Unlock()
+			d.route.mu.unlock()
 			continue
 		}
 		d.route.departure = staying
-		d.route.mu.Unlock()
+		d.route.mu.unlock()
 		l.table.release(d.ch, d.route)
 	}
 	return err == nil

@@ -252,11 +252,42 @@ func TestLeavePastALock(t *testing.T) {
 		remove(t, table, "a")
 		remove(t, table, "b")
 		a := table.Find("a")
-		a.mu.Lock()
+		if !a.mu.tryLock() {
+			t.Fatal("the channel is locked")
+		}
 		time.Sleep(1100 * time.Millisecond)
-		a.mu.Unlock()
+		a.mu.unlock()
 		time.Sleep(time.Minute)
 		r.want(t, "0s subscribe a", "0s subscribe b", "1s unsubscribe b", "2s unsubscribe a")
+	})
+}
+
+// A client that has gone does not wait for the broker's answer to another one.
+func TestWaitNoLonger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRemote()
+		r.delay = time.Minute
+		table := New(r)
+		defer table.Close()
+		var first sync.WaitGroup
+		first.Go(func() { add(t, table, "a") })
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		start := time.Now()
+		if _, err := table.Add(ctx, "a", 0); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
+			t.Errorf("after %v: %v", time.Since(start), err)
+		}
+		first.Wait()
+		if n := table.Size(); n != 1 {
+			t.Errorf("%d channels", n)
+		}
+		r.delay = 0
+		remove(t, table, "a")
+		time.Sleep(time.Minute)
+		if table.Find("a") != nil {
+			t.Error("the route is still there")
+		}
 	})
 }
 

@@ -45,7 +45,7 @@ type Route struct {
 	departure  departureState
 	check      Check // guarded by the bucket
 	// mu serialises the broker's subscribe and unsubscribe of this channel.
-	mu sync.Mutex
+	mu lock
 }
 
 // ID replaces the channel's name for clients that negotiated compaction.
@@ -111,8 +111,11 @@ func (t *Table) release(ch string, r *Route) {
 // returned reach the loop. Calls for different channels do not wait for each other.
 func (t *Table) Add(ctx context.Context, ch string, loop int) (id int64, err error) {
 	r := t.acquire(ch)
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	if err := r.mu.lock(ctx); err != nil {
+		t.release(ch, r)
+		return 0, err
+	}
+	defer r.mu.unlock()
 	t.count(r, loop)
 	if !r.subscribed {
 		if err := t.broker.Subscribe(ctx, ch); err != nil {
@@ -135,8 +138,8 @@ func (t *Table) Remove(ctx context.Context, ch string, loop int) error {
 	if r == nil {
 		return nil
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	_ = r.mu.lock(context.Background()) // the subscriber has gone whether ctx ends or not
+	defer r.mu.unlock()
 	t.uncount(r, loop)
 	return t.leave(ctx, ch, r)
 }
