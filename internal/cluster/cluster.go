@@ -154,11 +154,20 @@ func (c *Cluster) run() {
 	ping, clean := time.NewTimer(c.untilPing(time.Now())), time.NewTicker(cleanInterval)
 	defer ping.Stop()
 	defer clean.Stop()
+	beat := func() {
+		ping.Reset(c.untilPing(time.Now()))
+		c.ping()
+	}
 	for {
+		select { // a ping that is due goes first
+		case <-ping.C:
+			beat()
+			continue
+		default:
+		}
 		select {
 		case <-ping.C:
-			ping.Reset(c.untilPing(time.Now()))
-			c.ping()
+			beat()
 		case <-clean.C:
 			c.clean(time.Now())
 		case uid := <-c.greet:

@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/gyrohq/gyro/internal/cluster/control"
@@ -82,9 +84,9 @@ func (c *Cluster) runConfirm() {
 		confirm := c.confirm
 		c.confirm = make(map[string][]*control.Confirmed)
 		c.mu.Unlock()
-		for uid, ids := range confirm {
+		for _, uid := range slices.Sorted(maps.Keys(confirm)) {
 			ctx, cancel := context.WithTimeout(c.ctx, validFor)
-			_ = c.publish(ctx, uid, &control.Command{Confirmation: &control.Confirmation{Commands: ids}})
+			_ = c.publish(ctx, uid, &control.Command{Confirmation: &control.Confirmation{Commands: confirm[uid]}})
 			cancel()
 		}
 	}

@@ -1,6 +1,9 @@
 package cluster
 
 import (
+	"iter"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -148,7 +151,7 @@ func (r *registry) remove(uid string, now time.Time) (listed *control.Node) {
 // expire takes silent nodes off the list, returns them, and forgets nodes that have been silent for forgetAfter. While
 // this node itself receives nothing, no node counts as silent.
 func (r *registry) expire(now time.Time) (lost []*control.Node) {
-	for uid, e := range r.nodes {
+	for uid, e := range r.inOrder() {
 		silence := r.silence(e, now)
 		if silence > silentAfter && !e.lost {
 			e.lost = true
@@ -164,6 +167,17 @@ func (r *registry) expire(now time.Time) (lost []*control.Node) {
 		}
 	}
 	return lost
+}
+
+// inOrder iterates over the nodes in the order of their UIDs, so that what a node sends does not depend on chance.
+func (r *registry) inOrder() iter.Seq2[string, *entry] {
+	return func(yield func(string, *entry) bool) {
+		for _, uid := range slices.Sorted(maps.Keys(r.nodes)) {
+			if !yield(uid, r.nodes[uid]) {
+				return
+			}
+		}
+	}
 }
 
 func (r *registry) describe(uid string) string {

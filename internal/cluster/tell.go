@@ -179,7 +179,7 @@ func (c *Cluster) send(ctx context.Context, o *pendingCommand, limit time.Time, 
 	var missing []*control.Addressee
 	old, long := false, false // nodes are there that do each copy that they get, or that do not know Deadlines
 	c.mu.Lock()
-	for uid, e := range c.registry.nodes {
+	for uid, e := range c.registry.inOrder() {
 		to := &control.Addressee{UID: uid, Until: c.registry.until(e, now, limit.Sub(now))}
 		cmd.To = append(cmd.To, to)
 		cmd.AddDeadline(uid, to.Until)
@@ -214,7 +214,7 @@ func (c *Cluster) silentOnly(o *pendingCommand) bool {
 // The lock is held.
 func (c *Cluster) notSilent(uids map[string]struct{}) (list []string) {
 	now := time.Now()
-	for uid := range uids {
+	for _, uid := range slices.Sorted(maps.Keys(uids)) {
 		if e := c.registry.nodes[uid]; e != nil && !c.registry.silent(e, now) {
 			list = append(list, uid)
 		}
