@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"runtime"
 	"slices"
 	"time"
 
@@ -123,6 +124,9 @@ type Config struct {
 	FlightRecorder int
 	// Expressions compiles conditions of inspect.Filter. Default: filters with an Expression are errors.
 	Expressions func(text string) (inspect.Condition, error)
+	// Loops is how many goroutines own the connections of clients. Default: one for each processor that Go uses
+	// (GOMAXPROCS).
+	Loops int
 	// GoroutineDriver gives every connection goroutines, also where loops could watch its socket, for diagnosis.
 	// Default: false.
 	GoroutineDriver bool
@@ -147,6 +151,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.EngineConcurrency = cmp.Or(c.EngineConcurrency, 512)
 	c.PollConcurrency = cmp.Or(c.PollConcurrency, 64)
 	c.FlightRecorder = cmp.Or(c.FlightRecorder, 8<<20)
+	c.Loops = cmp.Or(c.Loops, runtime.GOMAXPROCS(0))
 	c.Logger = logging.Wrap(c.Logger)
 	return c, errors.Join(c.setEngines(), c.check())
 }
@@ -166,7 +171,7 @@ func (c *Config) check() error {
 	}{
 		{"ChannelLimit", c.ChannelLimit}, {"ChannelMaxLength", c.ChannelMaxLength},
 		{"QueueMaxSize", c.QueueMaxSize}, {"Concurrency", c.Concurrency}, {"CommandLimit", c.CommandLimit},
-		{"PollConcurrency", c.PollConcurrency},
+		{"PollConcurrency", c.PollConcurrency}, {"Loops", c.Loops},
 	} {
 		if f.value < 1 {
 			bad("%s (%d) must be at least 1", f.name, f.value)

@@ -6,7 +6,6 @@ package gyro
 import (
 	"context"
 	"errors"
-	"runtime"
 	"sync"
 	"time"
 
@@ -67,7 +66,7 @@ func New(cfg Config) (*Node, error) {
 	}
 	cfg.Handlers = cfg.Handlers.intercepted(cfg.Interceptors, cfg.Logger)
 	n := &Node{cfg: cfg, uid: uuid.NewString(), ended: make(chan struct{})}
-	loops := make([]*loop.Loop, runtime.GOMAXPROCS(0))
+	loops := make([]*loop.Loop, cfg.Loops)
 	for i := range loops {
 		loops[i] = loop.New()
 	}
