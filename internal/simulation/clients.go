@@ -1,0 +1,132 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/gyrohq/gyro/client"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// user is a program with the Go client.
+type user struct {
+	r      *run
+	name   string
+	c      *client.Client
+	subs   []*client.Subscription // of all channels
+	cancel context.CancelFunc
+	count  int
+	closed bool
+}
+
+func (r *run) newUser(i int) *user {
+	u := &user{r: r, name: fmt.Sprintf("u%d", i)}
+	encoding := protocol.Encoding(i % 2)
+	c, err := client.NewOver(func(*client.Options) (client.Dialer, error) {
+		return client.Dialer{Name: func() string { return "simulated" }, Dial: func(ctx context.Context) (client.Conn, error) {
+			e, err := r.net.dial(ctx, u.name, r.anyMachine(u.name), encoding)
+			if err != nil {
+				return nil, err
+			}
+			return e, nil
+		}}, nil
+	}, client.Options{
+		Token: u.name, Encoding: encoding, Timeout: 3 * time.Second, MinDelay: 200 * time.Millisecond, MaxDelay: 2 * time.Second, PingWait: 2 * time.Second,
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	})
+	if err != nil {
+		panic(err)
+	}
+	u.c = c
+	for ch := range r.plan.Channels {
+		s, err := c.NewSubscription(fmt.Sprintf("ch%d", ch), &client.SubscribeOptions{Delta: i%3 == 0})
+		if err != nil {
+			panic(err)
+		}
+		u.subs = append(u.subs, s)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	u.cancel = cancel
+	go func() {
+		for e := range c.Events(ctx, u.subs...) {
+			r.tell("user "+u.name, func() { u.heard(e) })
+		}
+	}()
+	return u
+}
+
+// heard is what the program is told.
+func (u *user) heard(e client.Event) {
+	b, now := u.r.book, u.r.now()
+	switch e := e.(type) {
+	case client.ConnectedEvent:
+		u.r.log.alias(e.Client, fmt.Sprintf("%s/%d", u.name, u.count))
+		u.count++
+		u.r.log.add(u.name, "connected")
+		b.connected(u.name, e.Client)
+	case client.ConnectingEvent:
+		u.r.log.add(u.name, "connecting: %v", e.Reason)
+		b.disconnected(u.name)
+	case client.DisconnectedEvent:
+		u.r.log.add(u.name, "disconnected: %v", e.Reason)
+		b.disconnected(u.name)
+	case client.SubscribedEvent:
+		u.r.log.add(u.name, "subscribed to %s at %d of %s, recovering %v, recovered %v", e.Channel, e.Position.Offset, e.Position.Epoch, e.WasRecovering, e.Recovered)
+		b.subscribed(now, u.name, e.Channel, e.Position, e.WasRecovering && e.Recovered)
+	case client.SubscribingEvent:
+		u.r.log.add(u.name, "subscribing to %s: %v", e.Channel, e.Reason)
+		b.unsubscribed(u.name, e.Channel)
+	case client.UnsubscribedEvent:
+		u.r.log.add(u.name, "unsubscribed from %s: %v", e.Channel, e.Reason)
+		b.unsubscribed(u.name, e.Channel)
+	case client.PublicationEvent:
+		u.r.log.add(u.name, "got %s of %s at %d", e.Data, e.Channel, e.Offset)
+		b.got(now, u.name, e.Channel, e.Offset, string(e.Data))
+	case client.GapEvent:
+		u.r.log.add(u.name, "gap in %s from %d to %d of %s", e.Channel, e.From.Offset, e.To.Offset, e.To.Epoch)
+		b.gap(u.name, e.Channel)
+	case client.JoinEvent:
+		u.r.log.add(u.name, "%s joins %s", e.Info.Client, e.Channel)
+	case client.LeaveEvent:
+		u.r.log.add(u.name, "%s leaves %s", e.Info.Client, e.Channel)
+	case client.ErrorEvent:
+		u.r.log.add(u.name, "error %d in %q", e.Code, e.Channel)
+	}
+}
+
+func (u *user) connect() {
+	go func() { _ = u.c.Connect(context.Background()) }()
+}
+
+func (u *user) publish(ch string) {
+	u.r.count++
+	data := fmt.Sprintf(`{"id":"%s-%d","text":"the same in all publications, so that deltas are small"}`, u.name, u.r.count)
+	u.r.book.tried(ch, data)
+	go func() {
+		err := u.c.Publish(context.Background(), ch, []byte(data))
+		u.r.tell("user "+u.name+" publish "+data, func() {
+			var e *client.Error
+			u.r.log.add(u.name, "published to %s: %v", ch, err)
+			if errors.As(err, &e) && e.Code >= 100 {
+				u.r.book.refused(ch, data)
+			}
+		})
+	}()
+}
+
+func (u *user) close() {
+	if u.closed {
+		return
+	}
+	u.closed = true
+	u.r.ending++
+	go func() {
+		u.c.Close()
+		u.cancel()
+		u.r.tell("user "+u.name+" closed", func() { u.r.ending-- })
+	}()
+}

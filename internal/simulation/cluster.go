@@ -1,0 +1,155 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/protocol"
+)
+
+// machine is the place of a node, which may crash and start again.
+type machine struct {
+	name     string
+	lives    int
+	node     *gyro.Node
+	link     *link
+	down     bool // no node runs
+	cut      bool // no client reaches it
+	starting bool
+}
+
+// start starts a node on a machine. ready is called when it takes clients.
+func (r *run) start(m *machine) {
+	m.lives++
+	m.starting = true
+	life := fmt.Sprintf("%s/%d", m.name, m.lives)
+	m.link = r.engine.link(life)
+	node, err := gyro.New(gyro.Config{
+		Handlers: r.handlers(m), Engine: m.link, Name: m.name, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Channel:      func(string) gyro.ChannelOptions { return r.channelOptions() },
+		PingInterval: 5 * time.Second, PongTimeout: 2 * time.Second, StaleCloseDelay: 3 * time.Second,
+		PresenceUpdateInterval: 3 * time.Second, PositionCheckDelay: 3 * time.Second,
+		QueueMaxSize: 64 << 10, FlightRecorder: -1, Loops: 1 + m.lives%3,
+	})
+	if err != nil {
+		panic(err)
+	}
+	r.log.alias(node.UID(), life)
+	m.node = node
+	go func() {
+		err := node.Run()
+		r.tell("start "+life, func() {
+			if err != nil {
+				panic(err)
+			}
+			r.log.add(life, "runs")
+			m.down, m.starting = false, false
+		})
+	}()
+}
+
+// crash ends a node at once: nothing of it reaches anybody any more.
+func (r *run) crash(m *machine) {
+	if m.down {
+		return
+	}
+	m.down = true
+	r.log.add(m.name, "crashes")
+	m.link.sever()
+	m.link.dead = true
+	for _, c := range r.net.of(m) {
+		c.reset()
+	}
+	r.end(m.node, time.Nanosecond)
+}
+
+// stop shuts a node down in order.
+func (r *run) stop(m *machine) {
+	if m.down {
+		return
+	}
+	m.down = true
+	r.log.add(m.name, "stops")
+	r.end(m.node, 5*time.Second)
+}
+
+func (r *run) end(node *gyro.Node, within time.Duration) {
+	r.ending++
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), within)
+		defer cancel()
+		err := node.Shutdown(ctx)
+		if err != nil { // it goes on
+			err = node.Shutdown(context.Background())
+		}
+		r.tell("end "+node.UID(), func() {
+			r.ending--
+			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+				r.log.add("end", "%v", err)
+			}
+		})
+	}()
+}
+
+func (r *run) channelOptions() gyro.ChannelOptions {
+	return gyro.ChannelOptions{HistorySize: 50, HistoryTTL: time.Minute, HistoryMetaTTL: time.Hour}
+}
+
+// handlers of the application: they take a while, and some fail.
+func (r *run) handlers(m *machine) gyro.Handlers {
+	ask := func(ctx context.Context, key string) error { return r.ask(ctx, m, key) }
+	return gyro.Handlers{
+		Connecting: func(ctx context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
+			if err := ask(ctx, "connecting "+e.Token); err != nil {
+				return gyro.ConnectReply{}, err
+			}
+			return gyro.ConnectReply{Credentials: &gyro.Credentials{UserID: e.Token}}, nil
+		},
+		Subscribe: func(ctx context.Context, c *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
+			if err := ask(ctx, "subscribe "+c.UserID()+" "+e.Channel); err != nil {
+				return gyro.SubscribeReply{}, err
+			}
+			return gyro.SubscribeReply{Options: gyro.SubscribeOptions{
+				Recoverable: true, Presence: true, EmitJoinLeave: true, PushJoinLeave: true, AllowDelta: true,
+			}}, nil
+		},
+		Publish: func(ctx context.Context, c *gyro.Client, e gyro.PublishEvent) (gyro.PublishReply, error) {
+			return gyro.PublishReply{}, ask(ctx, "publish "+c.UserID()+" "+e.Channel)
+		},
+		Presence: func(ctx context.Context, c *gyro.Client, e gyro.PresenceEvent) (gyro.PresenceReply, error) {
+			return gyro.PresenceReply{}, ask(ctx, "presence "+c.UserID()+" "+e.Channel)
+		},
+	}
+}
+
+// ask has the application decide.
+func (r *run) ask(ctx context.Context, m *machine, key string) error {
+	answer := make(chan error, 1)
+	r.tell(m.name+" handler "+key, func() {
+		fate := m.link.fate("handler " + key)
+		chance := fate.IntN(1000)
+		delay := time.Duration(fate.Int64N(int64(r.plan.Network.HandlerDelay) + 1))
+		if r.healed {
+			chance, delay = 1000, delay/4
+		}
+		r.after(delay, m.name+" handler "+key, func() {
+			var err error
+			if chance < r.plan.Network.HandlerFails {
+				err = &protocol.Error{Code: 100, Message: "internal server error", Temporary: true}
+				r.log.add(m.name, "handler %s fails", key)
+			}
+			answer <- err
+		})
+	})
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

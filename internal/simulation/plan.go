@@ -1,0 +1,91 @@
+package simulation
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+const (
+	// chaos is how long faults last. Then everything works again, and by the end of the run all promises must hold.
+	chaos = 15 * time.Second
+	quiet = 15 * time.Second
+)
+
+// plan is all that a seed decides beforehand, so that a smaller plan can be run.
+type plan struct {
+	Seed     uint64
+	Nodes    int
+	Clients  int
+	Channels int
+	Network  settings
+	Steps    []step
+}
+
+// settings of the simulated networks, and chances of 1,000.
+type settings struct {
+	Lag, Jitter              time.Duration // of clients
+	EngineLag, EngineJitter  time.Duration
+	Loss, Double, Mute, Fail int // of the engine
+	HandlerDelay             time.Duration
+	HandlerFails             int
+}
+
+// step is something that happens at a time: an action of a client or a backend, or a fault. Number tells what it is
+// about: a client, a node or a channel.
+type step struct {
+	At     time.Duration
+	Kind   string
+	Number int
+	Other  int
+}
+
+func (s step) String() string { return fmt.Sprintf("%v %s %d %d", s.At, s.Kind, s.Number, s.Other) }
+
+// kinds of steps with their weights.
+var kinds = []struct {
+	kind   string
+	weight int
+}{
+	{"publish", 60}, {"subscribe", 12}, {"unsubscribe", 6}, {"client publish", 10}, {"connect", 6}, {"disconnect", 4},
+	{"reset", 8}, {"half open", 3}, {"slow", 3}, {"read", 4},
+	{"sever", 3}, {"mend", 4}, {"crash", 1}, {"stop", 1}, {"start", 4}, {"partition", 1}, {"heal", 2},
+	{"engine down", 1}, {"engine up", 2}, {"replicate", 3}, {"failover", 1},
+	{"kick", 2}, {"take away", 2}, {"presence", 3},
+}
+
+func newPlan(seed uint64) *plan {
+	r := stream(seed, "plan")
+	p := &plan{Seed: seed, Nodes: 1 + r.IntN(5), Clients: 10 + r.IntN(30), Channels: 1 + r.IntN(5)}
+	ms := func(most int) time.Duration { return time.Duration(r.IntN(most+1)) * time.Millisecond }
+	p.Network = settings{
+		Lag: ms(20), Jitter: ms(60), EngineLag: ms(3), EngineJitter: ms(20),
+		Loss: rarely(r, 60), Double: rarely(r, 30), Mute: rarely(r, 20), Fail: rarely(r, 40),
+		HandlerDelay: ms(100), HandlerFails: rarely(r, 60),
+	}
+	total := 0
+	for _, k := range kinds {
+		total += k.weight
+	}
+	for range 50 + r.IntN(400) {
+		at := time.Duration(r.Int64N(int64(chaos)))
+		w := r.IntN(total)
+		i := 0
+		for ; w >= kinds[i].weight; i++ {
+			w -= kinds[i].weight
+		}
+		p.Steps = append(p.Steps, step{at, kinds[i].kind, r.IntN(1000), r.IntN(1000)})
+	}
+	slices.SortStableFunc(p.Steps, func(a, b step) int { return cmp.Compare(a.At, b.At) })
+	return p
+}
+
+// rarely returns 0 for half of the seeds.
+func rarely(r *rand.Rand, most int) int {
+	if r.IntN(2) == 0 {
+		return 0
+	}
+	return r.IntN(most + 1)
+}

@@ -1,0 +1,354 @@
+// Package simulation runs whole clusters from one seed, in virtual time: nodes, clients, backends, an engine, and the
+// networks between them, with faults. A book checks what the clients were told.
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/client"
+	"github.com/gyrohq/gyro/internal/random"
+)
+
+// run is one simulation.
+type run struct {
+	*scheduler
+	plan     *plan
+	log      *log
+	net      *network
+	engine   *engine
+	machines []*machine
+	users    []*user
+	book     *book
+	failures []string
+	healed   bool
+	ending   int // nodes and clients that end
+	count    int
+	chance   *rand.Rand
+	choices  map[string]*rand.Rand
+}
+
+// chances is the source of identifiers and pauses of nodes and clients. A pause depends on the time alone, an identifier
+// also on how many were made at that time, so the order of goroutines hardly matters.
+type chances struct {
+	seed  uint64
+	mu    sync.Mutex
+	at    time.Time
+	count uint64
+}
+
+func (c *chances) part() float64 {
+	return rand.New(rand.NewPCG(c.seed, uint64(time.Now().UnixNano()))).Float64()
+}
+
+func (c *chances) identifier() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := time.Now(); !now.Equal(c.at) {
+		c.at, c.count = now, 0
+	}
+	c.count++
+	return rand.NewPCG(c.seed, uint64(c.at.UnixNano())<<12+c.count).Uint64()
+}
+
+// simulate runs a plan in a bubble, and returns its log and what was wrong.
+func simulate(p *plan) (lines, failures []string) {
+	chances := &chances{seed: p.Seed}
+	defer random.Use(random.Source{Uint64: chances.identifier, Float64: chances.part, Hash: hash})()
+	s := newScheduler()
+	l := &log{scheduler: s}
+	n := p.Network
+	r := &run{
+		scheduler: s, plan: p, log: l, choices: map[string]*rand.Rand{}, chance: stream(p.Seed, "run"),
+		net: &network{scheduler: s, log: l, seed: p.Seed, count: map[string]int{}, live: map[*conn]bool{}, lag: n.Lag, jitter: n.Jitter, window: 32 << 10},
+		engine: &engine{
+			scheduler: s, log: l, seed: p.Seed, store: newStore(), lag: n.EngineLag, jitter: n.EngineJitter,
+			timeout: 3 * time.Second, presenceTTL: 8 * time.Second, loss: n.Loss, double: n.Double, mute: n.Mute, fail: n.Fail,
+		},
+	}
+	r.engine.replica = r.engine.store.clone()
+	r.book = newBook(r.fail)
+	for i := range p.Nodes {
+		m := &machine{name: fmt.Sprintf("n%d", i), down: true}
+		r.machines = append(r.machines, m)
+		r.start(m)
+	}
+	for i := range p.Clients {
+		u := r.newUser(i)
+		r.users = append(r.users, u)
+		s.after(time.Duration(r.chance.Int64N(int64(2*time.Second))), u.name, func() {
+			u.connect()
+			for n, sub := range u.subs {
+				if r.chance.IntN(3) > 0 {
+					s.after(time.Duration(n+1)*time.Microsecond, u.name, sub.Subscribe)
+				}
+			}
+		})
+	}
+	for i, st := range p.Steps {
+		s.after(st.At, fmt.Sprintf("step %04d", i), func() { r.step(st) })
+	}
+	s.run(chaos)
+	r.heal()
+	s.run(chaos + quiet)
+	r.check()
+	r.finish()
+	return l.lines, r.failures
+}
+
+func (r *run) fail(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if r.log.names != nil {
+		text = r.log.names.Replace(text)
+	}
+	r.failures = append(r.failures, text)
+	r.log.add("FAILURE", "%s", text)
+}
+
+// anyMachine chooses a node for a client, as a load balancer does.
+func (r *run) anyMachine(name string) func() *machine {
+	return func() *machine {
+		if r.choices[name] == nil {
+			r.choices[name] = stream(r.plan.Seed, "choice "+name)
+		}
+		k := r.choices[name].IntN(len(r.machines))
+		for i := range r.machines {
+			if m := r.machines[(k+i)%len(r.machines)]; !m.down && !m.cut {
+				return m
+			}
+		}
+		return nil
+	}
+}
+
+// of returns the connections of a node.
+func (n *network) of(m *machine) []*conn {
+	found := []*conn{}
+	for c := range n.live {
+		if m == nil || c.node == m {
+			found = append(found, c)
+		}
+	}
+	slices.SortFunc(found, func(a, b *conn) int { return strings.Compare(a.name, b.name) })
+	return found
+}
+
+func (r *run) step(st step) {
+	m := r.machines[st.Number%len(r.machines)]
+	u := r.users[st.Number%len(r.users)]
+	ch := fmt.Sprintf("ch%d", st.Other%r.plan.Channels)
+	sub := u.subs[st.Other%r.plan.Channels]
+	with := func(f func(*conn)) {
+		if all := r.net.of(nil); len(all) > 0 {
+			f(all[st.Number%len(all)])
+		}
+	}
+	r.log.add("step", "%s %d %d", st.Kind, st.Number, st.Other)
+	switch st.Kind {
+	case "publish":
+		r.publish(m, ch)
+	case "subscribe":
+		sub.Subscribe()
+	case "unsubscribe":
+		sub.Unsubscribe()
+	case "client publish":
+		u.publish(ch)
+	case "connect":
+		u.connect()
+	case "disconnect":
+		u.c.Disconnect()
+	case "reset":
+		with((*conn).reset)
+	case "half open":
+		with(func(c *conn) { c.downCut, c.upCut = c.downCut || st.Other%2 == 0, c.upCut || st.Other%3 > 0 })
+	case "slow":
+		with(func(c *conn) { c.slow = true })
+	case "read":
+		with((*conn).read)
+	case "sever":
+		m.link.sever()
+	case "mend":
+		r.mend(m)
+	case "crash":
+		r.crash(m)
+	case "stop":
+		r.stop(m)
+	case "start":
+		r.restart(m)
+	case "partition":
+		m.cut = true
+	case "heal":
+		r.unite(m)
+	case "engine down":
+		r.engine.down = true
+	case "engine up":
+		r.engine.down = false
+	case "replicate":
+		r.engine.replica = r.engine.store.clone()
+	case "failover":
+		r.engine.failover()
+	case "kick":
+		r.operate(m, "kick "+u.name, func(ctx context.Context, n *gyro.Node) error {
+			return n.Users().Disconnect(ctx, gyro.Target{User: u.name}, &gyro.DisconnectOptions{Disconnect: &gyro.Disconnect{Code: 3503, Reason: "force reconnect"}})
+		})
+	case "take away":
+		r.operate(m, "unsubscribe "+u.name+" "+ch, func(ctx context.Context, n *gyro.Node) error {
+			return n.Users().Unsubscribe(ctx, gyro.Target{User: u.name}, ch, &gyro.Unsubscribe{Code: 2500, Reason: "again"})
+		})
+	case "presence":
+		go func() { _, _ = u.c.Presence(context.Background(), ch) }()
+	default:
+		panic(st.Kind)
+	}
+}
+
+// unite ends the partition of a node.
+func (r *run) unite(m *machine) {
+	m.cut = false
+	for _, c := range r.net.of(m) {
+		c.heal()
+	}
+}
+
+func (r *run) mend(m *machine) {
+	if m.link.dead {
+		return
+	}
+	m.link.mend()
+}
+
+// restart starts a node that does not run.
+func (r *run) restart(m *machine) {
+	if m.down && !m.starting {
+		r.start(m)
+	}
+}
+
+// operate is a call of the application on a node, by its server API.
+func (r *run) operate(m *machine, key string, do func(context.Context, *gyro.Node) error) {
+	if m.down {
+		return
+	}
+	node := m.node
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		err := do(ctx, node)
+		r.tell(m.name+" "+key, func() { r.log.add(m.name, "%s: %v", key, err) })
+	}()
+}
+
+// publish has the backend publish, again and again until it succeeds, with an idempotency key.
+func (r *run) publish(m *machine, ch string) {
+	r.count++
+	data := fmt.Sprintf(`{"id":"backend-%d","text":"the same in all publications, so that deltas are small"}`, r.count)
+	r.book.tried(ch, data)
+	r.attempt(m, ch, data, 0)
+}
+
+func (r *run) attempt(m *machine, ch, data string, attempt int) {
+	if m.down {
+		return
+	}
+	node := m.node
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		res, err := node.Publish(ctx, ch, []byte(data), &gyro.PublishOptions{IdempotencyKey: data, Delta: true})
+		r.tell("backend "+data, func() {
+			r.log.add("backend", "published %s to %s: %d of %s, %v", data, ch, res.Position.Offset, res.Position.Epoch, err)
+			if err == nil {
+				r.book.acknowledged(ch, data, client.StreamPosition(res.Position))
+			} else if attempt < 3 {
+				r.after(time.Second, "backend "+data, func() { r.attempt(r.machines[(attempt+1)%len(r.machines)], ch, data, attempt+1) })
+			}
+		})
+	}()
+}
+
+// heal ends all faults.
+func (r *run) heal() {
+	r.log.add("step", "all faults end")
+	r.healed = true
+	e := r.engine
+	e.down, e.loss, e.double, e.mute, e.fail = false, 0, 0, 0, 0
+	for _, m := range r.machines {
+		r.unite(m)
+		r.mend(m)
+		r.restart(m)
+	}
+	for _, c := range r.net.of(nil) {
+		c.read()
+	}
+	for i, u := range r.users {
+		r.after(time.Duration(i)*time.Millisecond, u.name, u.connect)
+		for n, s := range u.subs {
+			if n%2 == 0 {
+				r.after(time.Duration(i)*time.Millisecond+time.Duration(n+1)*time.Microsecond, u.name, s.Subscribe)
+			}
+		}
+	}
+}
+
+// check asks the nodes what is true now.
+func (r *run) check() {
+	waiting := 0
+	for _, m := range r.machines {
+		for i := range r.plan.Channels {
+			ch := fmt.Sprintf("ch%d", i)
+			waiting++
+			go func() {
+				h, err := m.node.History(context.Background(), ch, &gyro.HistoryFilter{})
+				all, err2 := m.node.Presence(context.Background(), ch)
+				r.tell("check "+m.name+" "+ch, func() {
+					waiting--
+					if err != nil || err2 != nil {
+						r.fail("%s: history of %s: %v, presence: %v", m.name, ch, err, err2)
+						return
+					}
+					r.book.settled(ch, client.StreamPosition(h.Top))
+					r.book.present(m.name, ch, slices.Collect(maps.Keys(all)))
+				})
+			}()
+		}
+	}
+	end := r.now()
+	for range 100 {
+		if end += 100 * time.Millisecond; waiting > 0 {
+			r.scheduler.run(end)
+		}
+	}
+	if waiting > 0 {
+		r.fail("%d checks get no answer", waiting)
+	}
+}
+
+// finish ends everything: nothing may be left.
+func (r *run) finish() {
+	for _, u := range r.users {
+		u.close()
+	}
+	r.scheduler.run(r.now() + 3*time.Second)
+	for _, m := range r.machines {
+		r.left(m)
+		m.down = true
+		r.end(m.node, 5*time.Second)
+	}
+	r.scheduler.run(r.now() + 20*time.Second)
+	if r.ending > 0 {
+		r.fail("%d nodes and clients do not end", r.ending)
+	}
+}
+
+func (r *run) left(m *machine) {
+	if n := m.node.NumClients(); n != 0 {
+		r.fail("%s: %d clients are left", m.name, n)
+	}
+}
