@@ -15,7 +15,7 @@ STEPS    ?= 6
 TIME     ?= 10m
 SEED     ?= $(shell date +%s)
 
-.PHONY: run build check test ci clients mobile bench-client bench-client-js published browsers cross-server deploy image release packages packages-systemd site site-serve reference faults soak soak-clients million cluster operator lint generate swagger-ui test-redis-versions bench fuzz tidy version clean
+.PHONY: run build check test ci clients mobile bench-client bench-client-js published browsers cross-server deploy image release packages packages-systemd site site-serve reference faults simulate soak soak-clients million cluster operator lint generate swagger-ui test-redis-versions bench fuzz tidy version clean
 
 # A server for the first five minutes: loopback only, everything in memory.
 run: build
@@ -61,6 +61,12 @@ faults:
 	mkdir -p .cache
 	$(GO) build -race -o .cache/gyro-race ./server/cmd/gyro
 	E2E_GYRO=$(CURDIR)/.cache/gyro-race $(GO) test -count=1 -timeout=0 ./e2e/faults -run TestRandom -seed $(SEED) -rounds $(ROUNDS) -steps $(STEPS)
+
+# Clusters in virtual time, from new seeds, for TIME on all processors. What fails is shrunk and kept in .cache/simulation.
+simulate:
+	mkdir -p .cache
+	$(GO) test -c -o .cache/simulation.test ./internal/simulation
+	.cache/simulation.test -test.run TestSearch -test.timeout 0 -search $(TIME) -found .cache/simulation
 
 # TIME with a backend that fails a fifth of the calls: no descriptor, goroutine or memory may be left.
 soak:

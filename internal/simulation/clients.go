@@ -64,17 +64,22 @@ func (u *user) heard(e client.Event) {
 	b, now := u.r.book, u.r.now()
 	switch e := e.(type) {
 	case client.ConnectedEvent:
+		u.r.moment("client is connected", nil, u)
 		u.r.log.alias(e.Client, fmt.Sprintf("%s/%d", u.name, u.count))
 		u.count++
 		u.r.log.add(u.name, "connected")
 		b.connected(u.name, e.Client)
 	case client.ConnectingEvent:
+		u.r.moment("client loses its connection", nil, u)
 		u.r.log.add(u.name, "connecting: %v", e.Reason)
 		b.disconnected(u.name)
 	case client.DisconnectedEvent:
 		u.r.log.add(u.name, "disconnected: %v", e.Reason)
 		b.disconnected(u.name)
 	case client.SubscribedEvent:
+		if u.r.moment("client is subscribed", nil, u); e.WasRecovering {
+			u.r.moment("client recovers", nil, u)
+		}
 		u.r.log.add(u.name, "subscribed to %s at %d of %s, recovering %v, recovered %v", e.Channel, e.Position.Offset, e.Position.Epoch, e.WasRecovering, e.Recovered)
 		b.subscribed(now, u.name, e.Channel, e.Position, e.WasRecovering && e.Recovered)
 	case client.SubscribingEvent:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/gyrohq/gyro"
@@ -14,21 +15,25 @@ import (
 
 // machine is the place of a node, which may crash and start again.
 type machine struct {
-	name     string
-	lives    int
-	node     *gyro.Node
-	link     *link
-	down     bool // no node runs
-	cut      bool // no client reaches it
-	starting bool
+	name               string
+	lives              int
+	node               *gyro.Node
+	link               *link
+	down               bool // no node runs
+	cut                bool // no client reaches it
+	starting, stopping bool
 }
+
+// idle tells that no node runs, starts or stops.
+func (m *machine) idle() bool { return m.down && !m.starting && !m.stopping }
 
 // start starts a node on a machine. ready is called when it takes clients.
 func (r *run) start(m *machine) {
 	m.lives++
 	m.starting = true
+	r.moment("node starts", m, nil)
 	life := fmt.Sprintf("%s/%d", m.name, m.lives)
-	m.link = r.engine.link(life)
+	m.link = r.engine.link(life, func(call string) { r.moment(call, m, nil) })
 	node, err := gyro.New(gyro.Config{
 		Handlers: r.handlers(m), Engine: m.link, Name: m.name, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Channel:      func(string) gyro.ChannelOptions { return r.channelOptions() },
@@ -47,38 +52,45 @@ func (r *run) start(m *machine) {
 			if err != nil {
 				panic(err)
 			}
-			r.log.add(life, "runs")
-			m.down, m.starting = false, false
+			if r.log.add(life, "runs"); m.node == node && m.starting {
+				m.down, m.starting = false, false
+			}
 		})
 	}()
 }
 
 // crash ends a node at once: nothing of it reaches anybody any more.
 func (r *run) crash(m *machine) {
-	if m.down {
+	if m.idle() {
 		return
 	}
-	m.down = true
+	m.down, m.starting, m.stopping = true, false, false
 	r.log.add(m.name, "crashes")
 	m.link.sever()
 	m.link.dead = true
 	for _, c := range r.net.of(m) {
 		c.reset()
 	}
-	r.end(m.node, time.Nanosecond)
+	r.end(m.node, time.Nanosecond, func() {})
 }
 
 // stop shuts a node down in order.
 func (r *run) stop(m *machine) {
-	if m.down {
+	if m.idle() || m.stopping {
 		return
 	}
-	m.down = true
+	m.down, m.starting, m.stopping = true, false, true
 	r.log.add(m.name, "stops")
-	r.end(m.node, 5*time.Second)
+	r.moment("node stops", m, nil)
+	node := m.node
+	r.end(node, 5*time.Second, func() {
+		if m.node == node {
+			m.stopping = false
+		}
+	})
 }
 
-func (r *run) end(node *gyro.Node, within time.Duration) {
+func (r *run) end(node *gyro.Node, within time.Duration, then func()) {
 	r.ending++
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), within)
@@ -89,6 +101,7 @@ func (r *run) end(node *gyro.Node, within time.Duration) {
 		}
 		r.tell("end "+node.UID(), func() {
 			r.ending--
+			then()
 			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 				r.log.add("end", "%v", err)
 			}
@@ -131,6 +144,9 @@ func (r *run) handlers(m *machine) gyro.Handlers {
 func (r *run) ask(ctx context.Context, m *machine, key string) error {
 	answer := make(chan error, 1)
 	r.tell(m.name+" handler "+key, func() {
+		kind, who, _ := strings.Cut(key, " ")
+		who, _, _ = strings.Cut(who, " ")
+		r.moment("handler "+kind, m, r.named(who))
 		fate := m.link.fate("handler " + key)
 		chance := fate.IntN(1000)
 		delay := time.Duration(fate.Int64N(int64(r.plan.Network.HandlerDelay) + 1))

@@ -1,10 +1,14 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,6 +44,7 @@ type engine struct {
 type link struct {
 	e      *engine
 	name   string
+	moment func(name string) // is told of each call and event
 	ended  chan struct{}
 	events chan func() // delivered by a goroutine of the link
 
@@ -62,12 +67,14 @@ type link struct {
 }
 
 type pending struct {
-	done chan error // has room for one
+	key   string
+	count int        // of calls with this key
+	done  chan error // has room for one
 }
 
-func (e *engine) link(name string) *link {
+func (e *engine) link(name string, moment func(string)) *link {
 	l := &link{
-		e: e, name: name, counts: map[string]int{},
+		e: e, name: name, moment: moment, counts: map[string]int{},
 		ended: make(chan struct{}), events: make(chan func(), 1<<16), pending: map[*pending]bool{}, subscribed: map[string]bool{}, wanted: map[string]bool{},
 	}
 	e.links = append(e.links, l)
@@ -96,15 +103,11 @@ func (l *link) call(ctx context.Context, key string, do func() error) error {
 		return errors.New("the engine is closed")
 	}
 	l.mu.Unlock()
-	p := &pending{done: make(chan error, 1)}
+	p := &pending{key: key, done: make(chan error, 1)}
 	l.e.tell(l.name+" "+key, func() { l.request(p, key, do) })
-	timeout := time.NewTimer(l.e.timeout)
-	defer timeout.Stop()
 	select {
 	case err := <-p.done:
 		return err
-	case <-timeout.C:
-		return errTimeout
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-l.ended:
@@ -119,8 +122,12 @@ func (l *link) request(p *pending, key string, do func() error) {
 		return
 	}
 	l.pending[p] = true
+	l.e.after(l.e.timeout, l.name+" "+key, func() { l.answer(p, errTimeout) })
+	kind, _, _ := strings.Cut(key, " ")
+	l.moment("engine " + kind)
 	l.e.log.add(l.name, "engine? %s", key)
 	fate := l.fate(key)
+	p.count = l.counts[key]
 	at := max(l.e.now()+l.pace(fate), l.requestAt)
 	l.requestAt = at
 	chance := fate.IntN(1000)
@@ -144,12 +151,17 @@ func (l *link) request(p *pending, key string, do func() error) {
 			return
 		}
 		l.e.after(l.pace(fate), l.name+" "+key, func() {
-			if l.pending[p] {
-				delete(l.pending, p)
-				p.done <- err
-			}
+			l.answer(p, err)
 		})
 	})
+}
+
+// answer ends a call, unless it has ended.
+func (l *link) answer(p *pending, err error) {
+	if l.pending[p] {
+		delete(l.pending, p)
+		p.done <- err
+	}
 }
 
 // sever breaks the connection of a node: calls fail, executed or not, and events are lost.
@@ -159,10 +171,12 @@ func (l *link) sever() {
 	}
 	l.cut = true
 	l.e.log.add(l.name, "engine: connection lost")
-	for p := range l.pending {
-		p.done <- errCut
+	all := slices.SortedFunc(maps.Keys(l.pending), func(a, b *pending) int {
+		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.count, b.count))
+	})
+	for _, p := range all { // one after the other, as the order matters to the node
+		l.e.after(0, l.name+" "+p.key, func() { l.answer(p, errCut) })
 	}
-	clear(l.pending)
 	clear(l.subscribed)
 }
 
@@ -183,6 +197,7 @@ func (l *link) mend() {
 func (l *link) event(f func(broker.EventHandler)) {
 	at := max(l.e.now()+l.pace(l.fate("event")), l.eventAt)
 	l.eventAt = at
+	l.moment("event for a node")
 	l.e.after(at-l.e.now(), l.name+" event", func() {
 		if !l.cut {
 			l.events <- func() { f(l.handler) }

@@ -35,10 +35,11 @@ func (f *framer) Frame(buf []byte) []byte {
 // network connects clients and nodes.
 type network struct {
 	*scheduler
-	log   *log
-	seed  uint64
-	count map[string]int
-	live  map[*conn]bool
+	log    *log
+	seed   uint64
+	count  map[string]int
+	live   map[*conn]bool
+	moment func(name, client string)
 	// lag and jitter of each message, and the room of a connection's buffer, which a slow reader fills.
 	lag, jitter time.Duration
 	window      int
@@ -94,6 +95,7 @@ func (n *network) dial(ctx context.Context, client string, to func() *machine, e
 	}
 	answer := make(chan result, 1)
 	n.tell("dial "+client, func() {
+		n.moment("client dials", client)
 		n.count[client]++
 		c := &conn{net: n, name: fmt.Sprintf("%s#%d", client, n.count[client]), room: n.window}
 		c.ways = [2]*rand.Rand{stream(n.seed, "down "+c.name), stream(n.seed, "up "+c.name)}
@@ -118,6 +120,7 @@ func (n *network) dial(ctx context.Context, client string, to func() *machine, e
 			c.peer = peer
 			n.live[c] = true
 			n.log.add(c.name, "connected to %s", m.name)
+			n.moment("client is accepted", client)
 			answer <- result{c.client, nil}
 		})
 	})

@@ -22,6 +22,7 @@ type plan struct {
 	Channels int
 	Network  settings
 	Steps    []step
+	Strikes  []strike
 }
 
 // settings of the simulated networks, and chances of 1,000.
@@ -79,6 +80,7 @@ func newPlan(seed uint64) *plan {
 		p.Steps = append(p.Steps, step{at, kinds[i].kind, r.IntN(1000), r.IntN(1000)})
 	}
 	slices.SortStableFunc(p.Steps, func(a, b step) int { return cmp.Compare(a.At, b.At) })
+	p.Strikes = strikes(seed)
 	return p
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/client"
 	"github.com/gyrohq/gyro/internal/random"
+	"github.com/gyrohq/gyro/protocol"
 )
 
 // run is one simulation.
@@ -33,6 +34,8 @@ type run struct {
 	count    int
 	chance   *rand.Rand
 	choices  map[string]*rand.Rand
+	seen     map[string]int // how many times each moment has come
+	pairs    pairs
 }
 
 // chances is the source of identifiers and pauses of nodes and clients. A pause depends on the time alone, an identifier
@@ -59,14 +62,14 @@ func (c *chances) identifier() uint64 {
 }
 
 // simulate runs a plan in a bubble, and returns its log and what was wrong.
-func simulate(p *plan) (lines, failures []string) {
+func simulate(p *plan, hit pairs, logged bool) (lines, failures []string) {
 	chances := &chances{seed: p.Seed}
 	defer random.Use(random.Source{Uint64: chances.identifier, Float64: chances.part, Hash: hash})()
 	s := newScheduler()
-	l := &log{scheduler: s}
+	l := &log{scheduler: s, off: !logged}
 	n := p.Network
 	r := &run{
-		scheduler: s, plan: p, log: l, choices: map[string]*rand.Rand{}, chance: stream(p.Seed, "run"),
+		scheduler: s, plan: p, log: l, choices: map[string]*rand.Rand{}, seen: map[string]int{}, pairs: hit, chance: stream(p.Seed, "run"),
 		net: &network{scheduler: s, log: l, seed: p.Seed, count: map[string]int{}, live: map[*conn]bool{}, lag: n.Lag, jitter: n.Jitter, window: 32 << 10},
 		engine: &engine{
 			scheduler: s, log: l, seed: p.Seed, store: newStore(), lag: n.EngineLag, jitter: n.EngineJitter,
@@ -75,6 +78,7 @@ func simulate(p *plan) (lines, failures []string) {
 	}
 	r.engine.replica = r.engine.store.clone()
 	r.book = newBook(r.fail)
+	r.net.moment = func(name, client string) { r.moment(name, nil, r.named(client)) }
 	for i := range p.Nodes {
 		m := &machine{name: fmt.Sprintf("n%d", i), down: true}
 		r.machines = append(r.machines, m)
@@ -195,18 +199,28 @@ func (r *run) step(st step) {
 	case "failover":
 		r.engine.failover()
 	case "kick":
-		r.operate(m, "kick "+u.name, func(ctx context.Context, n *gyro.Node) error {
-			return n.Users().Disconnect(ctx, gyro.Target{User: u.name}, &gyro.DisconnectOptions{Disconnect: &gyro.Disconnect{Code: 3503, Reason: "force reconnect"}})
-		})
+		r.kick(m, u)
 	case "take away":
-		r.operate(m, "unsubscribe "+u.name+" "+ch, func(ctx context.Context, n *gyro.Node) error {
-			return n.Users().Unsubscribe(ctx, gyro.Target{User: u.name}, ch, &gyro.Unsubscribe{Code: 2500, Reason: "again"})
-		})
+		r.takeAway(m, u, ch)
 	case "presence":
 		go func() { _, _ = u.c.Presence(context.Background(), ch) }()
 	default:
 		panic(st.Kind)
 	}
+}
+
+// kick has the server API disconnect a user, who connects again.
+func (r *run) kick(m *machine, u *user) {
+	r.operate(m, "kick "+u.name, func(ctx context.Context, n *gyro.Node) error {
+		return n.Users().Disconnect(ctx, gyro.Target{User: u.name}, &gyro.DisconnectOptions{Disconnect: &protocol.DisconnectForceReconnect})
+	})
+}
+
+// takeAway has the server API unsubscribe a user, who subscribes again.
+func (r *run) takeAway(m *machine, u *user, ch string) {
+	r.operate(m, "unsubscribe "+u.name+" "+ch, func(ctx context.Context, n *gyro.Node) error {
+		return n.Users().Unsubscribe(ctx, gyro.Target{User: u.name}, ch, &gyro.Unsubscribe{Code: 2500, Reason: "again"})
+	})
 }
 
 // unite ends the partition of a node.
@@ -339,7 +353,7 @@ func (r *run) finish() {
 	for _, m := range r.machines {
 		r.left(m)
 		m.down = true
-		r.end(m.node, 5*time.Second)
+		r.end(m.node, 5*time.Second, func() {})
 	}
 	r.scheduler.run(r.now() + 20*time.Second)
 	if r.ending > 0 {

@@ -1,36 +1,225 @@
 package simulation
 
 import (
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/cryptotest"
 	"testing/synctest"
+	"time"
 )
 
 var (
-	seed  = flag.Uint64("seed", 0, "run this seed alone")
-	seeds = flag.Int("seeds", 20, "how many seeds to run")
+	seed    = flag.Uint64("seed", 0, "run the plan of this seed alone, and print its log")
+	steps   = flag.Int("steps", -1, "run no more than this many steps of a plan")
+	file    = flag.String("plan", "", "run the plan in this file alone")
+	trace   = flag.Bool("trace", false, "print the log of -plan")
+	first   = flag.Uint64("first", 1, "the first seed of TestSeeds")
+	stride  = flag.Uint64("stride", 1, "from a seed of TestSeeds to the next")
+	seeds   = flag.Int("seeds", 200, "how many seeds TestSeeds runs")
+	search  = flag.Duration("search", 0, "how long TestSearch looks for seeds that fail")
+	workers = flag.Int("workers", runtime.GOMAXPROCS(0), "processes of TestSearch")
+	found   = flag.String("found", "found", "where TestSearch puts the plans that fail")
 )
 
+// play runs a plan. It prints the log if asked, and what was wrong.
+func play(t *testing.T, p *plan, hit pairs, logged bool) (lines []string) {
+	synctest.Test(t, func(t *testing.T) {
+		cryptotest.SetGlobalRandom(t, p.Seed)
+		var failures []string
+		lines, failures = simulate(p, hit, logged)
+		for _, f := range failures {
+			fmt.Println("FAILURE", f)
+			t.Error(f)
+		}
+	})
+	return lines
+}
+
 func TestSeeds(t *testing.T) {
-	first, n := uint64(1), *seeds
 	if *seed != 0 {
-		first, n = *seed, 1
+		p := newPlan(*seed)
+		if *steps >= 0 {
+			p.Steps = p.Steps[:min(*steps, len(p.Steps))]
+		}
+		fmt.Println(strings.Join(play(t, p, pairs{}, true), "\n"))
+		return
 	}
-	for i := range uint64(n) {
-		t.Run(fmt.Sprint(first+i), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				cryptotest.SetGlobalRandom(t, first+i)
-				lines, failures := simulate(newPlan(first + i))
-				if *seed != 0 {
-					t.Log("\n" + strings.Join(lines, "\n"))
+	if *file != "" || *search > 0 {
+		t.Skip("a plan or a search is asked for")
+	}
+	hit := pairs{}
+	for i := range uint64(*seeds) {
+		s := *first + i**stride
+		fmt.Println("SEED", s)
+		play(t, newPlan(s), hit, false)
+		if t.Failed() {
+			t.Fatalf("seed %d fails: go test ./internal/simulation -run TestSeeds -seed %[1]d", s)
+		}
+	}
+	table, err := json.Marshal(hit.list())
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Printf("PAIRS %s\n", table)
+}
+
+// TestPlan runs the plan of a file, for TestSearch and for people.
+func TestPlan(t *testing.T) {
+	if *file == "" {
+		t.Skip("there is no -plan")
+	}
+	lines := play(t, load(t, *file), pairs{}, *trace)
+	fmt.Println(strings.Join(lines, "\n"))
+}
+
+func load(t *testing.T, name string) *plan {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := new(plan)
+	if err := json.Unmarshal(data, p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestKnown runs all plans that ever failed: testdata has a file for each, made by TestSearch.
+func TestKnown(t *testing.T) {
+	if *seed != 0 || *file != "" || *search > 0 {
+		t.Skip("a seed, a plan or a search is asked for")
+	}
+	files, err := filepath.Glob("testdata/*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(f), ".json"), func(t *testing.T) { play(t, load(t, f), pairs{}, false) })
+	}
+}
+
+// TestRepeats: the log of a seed is the same in each run, with one processor and with two.
+func TestRepeats(t *testing.T) {
+	if *seed != 0 || *file != "" || *search > 0 {
+		t.Skip("a seed, a plan or a search is asked for")
+	}
+	for s := range uint64(3) {
+		var before []string
+		for n := range 2 {
+			was := runtime.GOMAXPROCS(1 + n)
+			lines := play(t, newPlan(1000+s), pairs{}, true)
+			runtime.GOMAXPROCS(was)
+			if before == nil {
+				before = lines
+				continue
+			}
+			for i := range before {
+				if i >= len(lines) || lines[i] != before[i] {
+					t.Fatalf("seed %d, line %d:\n%s\nthen:\n%s", 1000+s, i, before[i], append(lines, "the end")[min(i, len(lines))])
 				}
-				if len(failures) > 0 {
-					t.Errorf("seed %d:\n%s", first+i, strings.Join(failures, "\n"))
-				}
-			})
+			}
+		}
+	}
+}
+
+// TestSearch runs new seeds in several processes. It shrinks the plans that fail, and keeps them.
+func TestSearch(t *testing.T) {
+	if *search == 0 {
+		t.Skip("there is no -search")
+	}
+	program, err := os.Executable()
+	if err := errors.Join(err, os.MkdirAll(*found, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	until := time.Now().Add(*search)
+	var wg sync.WaitGroup
+	s := &searcher{t: t, child: child{program, "^TestPlan$", t.TempDir()}, hit: pairs{}}
+	s.next = *first
+	if s.next == 1 {
+		s.next = uint64(time.Now().Unix()) << 20
+	}
+	fmt.Println("from seed", s.next)
+	for range *workers {
+		wg.Go(func() {
+			for time.Now().Before(until) {
+				s.block(until)
+			}
 		})
 	}
+	wg.Wait()
+	fmt.Printf("%d runs, %d failed\n%s\n", s.runs, s.failed, s.hit.table())
+}
+
+// searcher has the results of all processes.
+type searcher struct {
+	t *testing.T
+	child
+	mu     sync.Mutex
+	next   uint64
+	runs   int
+	failed int
+	hit    pairs
+}
+
+// block runs a block of seeds in a process. After a failure the next block begins behind it.
+func (s *searcher) block(until time.Time) {
+	s.mu.Lock()
+	from := s.next
+	s.next += uint64(*seeds)
+	s.mu.Unlock()
+	for n := 0; n < *seeds && time.Now().Before(until); {
+		done, bad := s.seeds(from+uint64(n), *seeds-n)
+		n += done
+		s.mu.Lock()
+		s.runs += done
+		s.mu.Unlock()
+		if bad == 0 {
+			continue
+		}
+		s.keep(newPlan(bad))
+	}
+}
+
+// keep shrinks a plan that fails and writes it to a file.
+func (s *searcher) keep(p *plan) {
+	fails := func(p *plan) bool {
+		text, err := s.fails(p)
+		if err != nil {
+			s.t.Error(err)
+		}
+		return text != ""
+	}
+	s.mu.Lock()
+	s.failed++
+	s.mu.Unlock()
+	again := fails(p)
+	if again {
+		p = shrink(p, fails, time.Now().Add(2*time.Minute))
+	}
+	text, _ := s.fails(p)
+	name := filepath.Join(*found, fmt.Sprintf("%d.json", p.Seed))
+	data, err := json.MarshalIndent(p, "", "\t")
+	if err := errors.Join(err, os.WriteFile(name, data, 0o666)); err != nil {
+		s.t.Error(err)
+	}
+	s.t.Errorf("%v\n%s\nagain %v; go test ./internal/simulation -run TestPlan -trace -plan %s", p, text, again, name)
+	fmt.Println("FAILED", p.Seed, text)
+}
+
+// list has the pairs in an order, for JSON.
+func (p pairs) list() (list []strike) {
+	for k, n := range p {
+		list = append(list, strike{k[0], k[1], n})
+	}
+	slices.SortFunc(list, func(a, b strike) int { return strings.Compare(a.Moment+a.Fault, b.Moment+b.Fault) })
+	return list
 }
