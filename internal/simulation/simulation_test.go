@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -22,9 +23,8 @@ var (
 	steps   = flag.Int("steps", -1, "run no more than this many steps of a plan")
 	file    = flag.String("plan", "", "run the plan in this file alone")
 	trace   = flag.Bool("trace", false, "print the log of -plan")
-	first   = flag.Uint64("first", 1, "the first seed of TestSeeds")
-	stride  = flag.Uint64("stride", 1, "from a seed of TestSeeds to the next")
-	seeds   = flag.Int("seeds", 200, "how many seeds TestSeeds runs")
+	first   = flag.Uint64("first", 0, "the first seed of TestSeeds and TestSearch; 0: a new one")
+	seeds   = flag.Int("seeds", 20, "how many seeds TestSeeds runs")
 	search  = flag.Duration("search", 0, "how long TestSearch looks for seeds that fail")
 	workers = flag.Int("workers", runtime.GOMAXPROCS(0), "processes of TestSearch")
 	found   = flag.String("found", "found", "where TestSearch puts the plans that fail")
@@ -57,8 +57,9 @@ func TestSeeds(t *testing.T) {
 		t.Skip("a plan or a search is asked for")
 	}
 	hit := pairs{}
+	begin := cmp.Or(*first, uint64(time.Now().UnixMilli()))
 	for i := range uint64(*seeds) {
-		s := *first + i**stride
+		s := begin + i
 		fmt.Println("SEED", s)
 		play(t, newPlan(s), hit, false)
 		if t.Failed() {
@@ -143,10 +144,7 @@ func TestSearch(t *testing.T) {
 	until := time.Now().Add(*search)
 	var wg sync.WaitGroup
 	s := &searcher{t: t, child: child{program, "^TestPlan$", t.TempDir()}, hit: pairs{}}
-	s.next = *first
-	if s.next == 1 {
-		s.next = uint64(time.Now().Unix()) << 20
-	}
+	s.next = cmp.Or(*first, uint64(time.Now().UnixMilli())<<10)
 	fmt.Println("from seed", s.next)
 	for range *workers {
 		wg.Go(func() {
@@ -170,14 +168,17 @@ type searcher struct {
 	hit    pairs
 }
 
+// blockSize is how many seeds a process runs.
+const blockSize = 100
+
 // block runs a block of seeds in a process. After a failure the next block begins behind it.
 func (s *searcher) block(until time.Time) {
 	s.mu.Lock()
 	from := s.next
-	s.next += uint64(*seeds)
+	s.next += blockSize
 	s.mu.Unlock()
-	for n := 0; n < *seeds && time.Now().Before(until); {
-		done, bad := s.seeds(from+uint64(n), *seeds-n)
+	for n := 0; n < blockSize && time.Now().Before(until); {
+		done, bad := s.seeds(from+uint64(n), blockSize-n)
 		n += done
 		s.mu.Lock()
 		s.runs += done
