@@ -69,7 +69,7 @@ func NewOver(t Transport, o Options) (*Client, error) {
 func newClient(d Dialer, o Options) *Client {
 	return &Client{
 		dialer: d, options: o, codec: codec.ForClient(o.Encoding), token: o.Token, reason: DisconnectCalled,
-		random: random.Float64, now: func() time.Time { return time.Now().Round(0) },
+		random: random.Stream(), now: func() time.Time { return time.Now().Round(0) },
 	}
 }
 

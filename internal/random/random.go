@@ -13,6 +13,8 @@ type Source struct {
 	Uint64  func() uint64
 	Float64 func() float64
 	Hash    func(text string) uint64
+	// Stream makes a Float64 for one owner, whose numbers do not depend on what others draw.
+	Stream func() func() float64
 }
 
 var (
@@ -50,6 +52,14 @@ func Float64() float64 {
 		return s.Float64()
 	}
 	return rand.Float64()
+}
+
+// Stream returns a Float64 for one owner.
+func Stream() func() float64 {
+	if s := source.Load(); s != nil {
+		return s.Stream()
+	}
+	return Float64
 }
 
 // N returns a number from 0 on, below n, which is positive.

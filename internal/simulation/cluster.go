@@ -90,6 +90,26 @@ func (r *run) stop(m *machine) {
 	})
 }
 
+// drain sends the clients of a node away, and stops it then.
+func (r *run) drain(m *machine) {
+	if m.down {
+		return
+	}
+	node := m.node
+	r.log.add(m.name, "drains")
+	go func() {
+		_ = node.Drain(context.Background(), time.Second)
+		r.tell("drained "+m.name, func() {
+			if m.node == node && !m.down {
+				r.stop(m)
+			}
+			if r.healed {
+				r.restart(m)
+			}
+		})
+	}()
+}
+
 func (r *run) end(node *gyro.Node, within time.Duration, then func()) {
 	r.ending++
 	go func() {

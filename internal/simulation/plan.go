@@ -52,7 +52,7 @@ var kinds = []struct {
 }{
 	{"publish", 60}, {"subscribe", 12}, {"unsubscribe", 6}, {"client publish", 10}, {"connect", 6}, {"disconnect", 4},
 	{"reset", 8}, {"half open", 3}, {"slow", 3}, {"read", 4},
-	{"sever", 3}, {"mend", 4}, {"crash", 1}, {"stop", 1}, {"start", 4}, {"partition", 1}, {"heal", 2},
+	{"sever", 3}, {"mend", 4}, {"crash", 1}, {"stop", 1}, {"drain", 1}, {"start", 4}, {"partition", 1}, {"heal", 2},
 	{"engine down", 1}, {"engine up", 2}, {"replicate", 3}, {"failover", 1},
 	{"kick", 2}, {"take away", 2}, {"presence", 3},
 }

@@ -41,14 +41,29 @@ type run struct {
 // chances is the source of identifiers and pauses of nodes and clients. A pause depends on the time alone, an identifier
 // also on how many were made at that time, so the order of goroutines hardly matters.
 type chances struct {
-	seed  uint64
-	mu    sync.Mutex
-	at    time.Time
-	count uint64
+	seed    uint64
+	mu      sync.Mutex
+	at      time.Time
+	count   uint64
+	streams int
 }
 
 func (c *chances) part() float64 {
 	return rand.New(rand.NewPCG(c.seed, uint64(time.Now().UnixNano()))).Float64()
+}
+
+// stream is for clients, which are made one after the other.
+func (c *chances) stream() func() float64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.streams++
+	r := stream(c.seed, fmt.Sprint("chance ", c.streams))
+	var mu sync.Mutex
+	return func() float64 {
+		mu.Lock()
+		defer mu.Unlock()
+		return r.Float64()
+	}
 }
 
 func (c *chances) identifier() uint64 {
@@ -64,7 +79,7 @@ func (c *chances) identifier() uint64 {
 // simulate runs a plan in a bubble, and returns its log and what was wrong.
 func simulate(p *plan, hit pairs, logged bool) (lines, failures []string) {
 	chances := &chances{seed: p.Seed}
-	defer random.Use(random.Source{Uint64: chances.identifier, Float64: chances.part, Hash: hash})()
+	defer random.Use(random.Source{Uint64: chances.identifier, Float64: chances.part, Hash: hash, Stream: chances.stream})()
 	s := newScheduler()
 	l := &log{scheduler: s, off: !logged}
 	n := p.Network
@@ -184,6 +199,8 @@ func (r *run) step(st step) {
 		r.crash(m)
 	case "stop":
 		r.stop(m)
+	case "drain":
+		r.drain(m)
 	case "start":
 		r.restart(m)
 	case "partition":
