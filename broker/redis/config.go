@@ -2,10 +2,12 @@ package redis
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"time"
 
@@ -27,10 +29,13 @@ const (
 
 // Defaults and limits of the configuration.
 const (
-	DefaultAddress           = "127.0.0.1:6379"
-	DefaultPrefix            = "gyro"
-	DefaultConnectTimeout    = time.Second
-	DefaultIOTimeout         = 4 * time.Second
+	DefaultAddress        = "127.0.0.1:6379"
+	DefaultPrefix         = "gyro"
+	DefaultConnectTimeout = time.Second
+	DefaultIOTimeout      = 4 * time.Second
+	// DefaultFlushDelay lowers the cost of a publish from 13 to 5 us with 64 publishers on one CPU; 20 us save less,
+	// 100 us not more.
+	DefaultFlushDelay        = 50 * time.Microsecond
 	DefaultHistoryMetaTTL    = 30 * 24 * time.Hour
 	DefaultPresenceTTL       = time.Minute
 	DefaultMapExpiryInterval = time.Second
@@ -75,6 +80,12 @@ type Shard struct {
 	ConnectTimeout time.Duration
 	// IOTimeout bounds every operation, from 50 ms to 10 minutes. Default 4 s.
 	IOTimeout time.Duration
+	// Dial, unless nil, makes the connections to servers and Sentinels, as DialContext of a net.Dialer does. TLS is put on
+	// top of them.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// FlushDelay is how long a write waits for more commands while others are in flight. Default 50 us; negative: it does
+	// not wait.
+	FlushDelay time.Duration
 	// ForceRESP2 never asks for protocol version 3.
 	ForceRESP2 bool
 	// ReplicaReads allows Config.PresenceFromReplicas; it does nothing by itself.
@@ -208,6 +219,7 @@ func (c *Config) checkModes() error {
 func (s Shard) withDefaults() (Shard, error) {
 	s.ConnectTimeout = cmp.Or(s.ConnectTimeout, DefaultConnectTimeout)
 	s.IOTimeout = cmp.Or(s.IOTimeout, DefaultIOTimeout)
+	s.FlushDelay = cmp.Or(s.FlushDelay, DefaultFlushDelay)
 	if s.ConnectTimeout < 0 || s.ConnectTimeout > maxTimeout {
 		return s, fmt.Errorf("ConnectTimeout is %v, more than 0 and at most %v", s.ConnectTimeout, maxTimeout)
 	}

@@ -192,7 +192,8 @@ func shardOptions(cfg *Config, i int) servers.Options {
 		User: s.User, Password: s.Password, DB: s.DB, ClientName: s.ClientName, TLS: s.TLS,
 		SentinelMaster: s.SentinelMaster, SentinelUser: s.SentinelUser, SentinelPassword: s.SentinelPassword,
 		SentinelClientName: s.SentinelClientName, SentinelTLS: s.SentinelTLS,
-		ConnectTimeout: s.ConnectTimeout, IOTimeout: s.IOTimeout, ForceRESP2: s.ForceRESP2,
+		ConnectTimeout: s.ConnectTimeout, IOTimeout: s.IOTimeout, FlushDelay: s.FlushDelay,
+		Dial: s.Dial, ForceRESP2: s.ForceRESP2,
 		ReplicaReads: cfg.PresenceFromReplicas, Logger: cfg.Logger,
 	}
 }

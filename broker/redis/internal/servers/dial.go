@@ -36,7 +36,7 @@ func (c *Client) dialCommands(ctx context.Context, address string, _ *net.Dialer
 	if t.address, err = c.primary(ctx); err != nil {
 		return nil, err
 	}
-	if t.Conn, err = dial(ctx, t.address, c.dialer(), config); err != nil {
+	if t.Conn, err = c.dial(ctx, t.address, c.dialer(), config); err != nil {
 		return nil, fmt.Errorf("the primary %s: %w", t.address, err)
 	}
 	if err := c.identify(ctx, t.Conn, t.address); err != nil {
@@ -102,12 +102,12 @@ func CheckAddress(address string) error {
 	return nil
 }
 
-func dial(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+func (c *Client) dial(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
 	network := "tcp"
 	if path, ok := strings.CutPrefix(address, unixScheme); ok {
 		network, address = "unix", path
 	}
-	raw, err := dialer.DialContext(ctx, network, address)
+	raw, err := c.reach(ctx, network, address, dialer)
 	if err != nil {
 		return nil, err
 	}
@@ -130,6 +130,15 @@ func dial(ctx context.Context, address string, dialer *net.Dialer, config *tls.C
 	return secure, nil
 }
 
+func (c *Client) reach(ctx context.Context, network, address string, dialer *net.Dialer) (net.Conn, error) {
+	if c.opts.Dial == nil {
+		return dialer.DialContext(ctx, network, address)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.opts.ConnectTimeout)
+	defer cancel()
+	return c.opts.Dial(ctx, network, address)
+}
+
 func (c *Client) dialer() *net.Dialer {
 	return &net.Dialer{Timeout: c.opts.ConnectTimeout, KeepAlive: keepAlive}
 }
@@ -146,7 +155,7 @@ func (c *Client) DialPubSub(ctx context.Context, slot int) (net.Conn, error) {
 	if err != nil {
 		return nil, c.Explain(err)
 	}
-	raw, err := dial(ctx, address, c.dialer(), c.opts.TLS)
+	raw, err := c.dial(ctx, address, c.dialer(), c.opts.TLS)
 	if err != nil {
 		return nil, c.Explain(err)
 	}

@@ -68,7 +68,7 @@ func (c *Client) loginSentinel(ctx context.Context, sentinel string) (*resp.Dial
 }
 
 func (c *Client) login(ctx context.Context, address string, config *tls.Config, user, password, name string) (*resp.Dialog, error) {
-	raw, err := dial(ctx, address, c.dialer(), config)
+	raw, err := c.dial(ctx, address, c.dialer(), config)
 	if err != nil {
 		return nil, err
 	}

@@ -42,12 +42,12 @@ func (c *Client) noteOwners(d *resp.Dialog) error {
 }
 
 func (c *Client) dialNode(ctx context.Context, address string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
-	raw, err := dial(ctx, address, dialer, config)
+	raw, err := c.dial(ctx, address, dialer, config)
 	if err == nil || !c.cluster {
 		return raw, err
 	}
 	if successor := c.successor(ctx, address); successor != "" {
-		return dial(ctx, successor, dialer, config)
+		return c.dial(ctx, successor, dialer, config)
 	}
 	return nil, err
 }
