@@ -3,7 +3,6 @@ package losses
 import (
 	"cmp"
 	"context"
-	"sync"
 	"time"
 
 	"github.com/gyrohq/gyro/broker/redis/internal/commands"
@@ -31,7 +30,7 @@ type Marks struct {
 	tags    []string         // of the slots; constant
 	publish *commands.Script // with history
 
-	mu     sync.Mutex // held during a round trip: marks are written one after the other
+	turn   chan struct{} // has an element during a round trip: marks are written one after the other
 	number uint64
 	last   []acknowledgedMark // by tag
 }
@@ -43,7 +42,7 @@ type acknowledgedMark struct {
 
 // NewMarks is for the slots of these hash tags. publish writes the samples.
 func NewMarks(names *format.Names, node string, tags []string, publish *commands.Script) *Marks {
-	return &Marks{names: names, node: node, tags: tags, publish: publish, last: make([]acknowledgedMark, len(tags))}
+	return &Marks{names: names, node: node, tags: tags, publish: publish, turn: make(chan struct{}, 1), last: make([]acknowledgedMark, len(tags))}
 }
 
 // Finding is the result of writing marks.
@@ -57,11 +56,15 @@ type Finding struct {
 
 // Write writes the marks, and compares them with what was written last.
 func (m *Marks) Write(ctx context.Context, client *servers.Client) (f Finding) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if len(m.tags) == 0 {
 		return f
 	}
+	select {
+	case m.turn <- struct{}{}:
+	case <-ctx.Done():
+		return Finding{Err: ctx.Err()}
+	}
+	defer func() { <-m.turn }()
 	m.number++
 	answers, _ := commands.RunAll(ctx, client, m.calls(), nil)
 	for i := range m.tags {
