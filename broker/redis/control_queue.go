@@ -3,7 +3,6 @@ package redis
 import (
 	"bytes"
 	"log/slog"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +12,7 @@ const (
 	maxControlMessages = 4096
 	// controlPatience: without room for that long, messages are dropped until there is room.
 	controlPatience = time.Second
+	controlWorkers  = 4
 )
 
 // controlQueue has goroutines of its own, so that a slow handler of control messages does not hold up publications.
@@ -39,7 +39,7 @@ func (q *controlQueue) channels() []string { return []string{q.all, q.toNode} }
 // start may be called again after stop.
 func (q *controlQueue) start() {
 	q.queue, q.done = make(chan []byte, maxControlMessages), make(chan struct{})
-	for range runtime.GOMAXPROCS(0) {
+	for range controlWorkers {
 		q.workers.Go(func() {
 			for {
 				select {
