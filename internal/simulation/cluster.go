@@ -18,7 +18,7 @@ type machine struct {
 	name               string
 	lives              int
 	node               *gyro.Node
-	link               *link
+	link               nodeLink
 	down               bool // no node runs
 	cut                bool // no client reaches it
 	starting, stopping bool
@@ -33,9 +33,9 @@ func (r *run) start(m *machine) {
 	m.starting = true
 	r.moment("node starts", m, nil)
 	life := fmt.Sprintf("%s/%d", m.name, m.lives)
-	m.link = r.engine.link(life, func(call string) { r.moment(call, m, nil) })
+	m.link = r.engine.connect(life, func(call string) { r.moment(call, m, nil) })
 	node, err := gyro.New(gyro.Config{
-		Handlers: r.handlers(m), Engine: m.link, Name: m.name, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Handlers: r.handlers(m), Engine: m.link.engine(), Name: m.name, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Channel:      func(string) gyro.ChannelOptions { return r.channelOptions() },
 		PingInterval: 5 * time.Second, PongTimeout: 2 * time.Second, StaleCloseDelay: 3 * time.Second,
 		PresenceUpdateInterval: 3 * time.Second, PositionCheckDelay: 3 * time.Second,
@@ -66,8 +66,7 @@ func (r *run) crash(m *machine) {
 	}
 	m.down, m.starting, m.stopping = true, false, false
 	r.log.add(m.name, "crashes")
-	m.link.sever()
-	m.link.dead = true
+	m.link.kill()
 	for _, c := range r.net.of(m) {
 		c.reset()
 	}

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/channel"
 )
@@ -21,6 +22,40 @@ var (
 	errTimeout = errors.New("the engine does not answer")
 	errDown    = errors.New("the engine is down")
 )
+
+// engineServer is the server of an engine, as a run uses it. Steps that an engine does not know do nothing.
+type engineServer interface {
+	connect(life string, moment func(name string)) nodeLink // of a new node; moment is told of its calls and events
+	halt()
+	resume(n int) // n chooses how
+	replicate()
+	failover()
+	fault(l nodeLink, st step) // of one engine alone
+	heal()                     // ends all faults
+}
+
+// nodeLink is a node's end of an engine, and its network to the server.
+type nodeLink interface {
+	engine() gyro.Engine
+	fate(key string) *rand.Rand
+	sever()
+	mend()
+	kill() // the node has crashed
+}
+
+// newEngine returns the server of the plan's engine.
+func newEngine(s *scheduler, l *log, p *plan) engineServer {
+	if p.Engine == onRedis {
+		return newRedisServer(s, l, p)
+	}
+	n := p.Network
+	e := &engine{
+		scheduler: s, log: l, seed: p.Seed, store: newStore(), lag: n.EngineLag, jitter: n.EngineJitter,
+		timeout: 3 * time.Second, presenceTTL: 8 * time.Second, loss: n.Loss, double: n.Double, mute: n.Mute, fail: n.Fail,
+	}
+	e.replica = e.store.clone()
+	return e
+}
 
 // engine is the server of the reference engine: it keeps streams and presence, and passes events and control messages
 // on to the nodes.
@@ -72,7 +107,20 @@ type pending struct {
 	done  chan error // has room for one
 }
 
-func (e *engine) link(name string, moment func(string)) *link {
+func (e *engine) halt()                { e.down = true }
+func (e *engine) resume(int)           { e.down = false }
+func (e *engine) replicate()           { e.replica = e.store.clone() }
+func (e *engine) fault(nodeLink, step) {}
+func (e *engine) heal()                { e.down, e.loss, e.double, e.mute, e.fail = false, 0, 0, 0, 0 }
+
+func (l *link) engine() gyro.Engine { return l }
+
+func (l *link) kill() {
+	l.sever()
+	l.dead = true
+}
+
+func (e *engine) connect(name string, moment func(string)) nodeLink {
 	l := &link{
 		e: e, name: name, moment: moment, counts: map[string]int{},
 		ended: make(chan struct{}), events: make(chan func(), 1<<16), pending: map[*pending]bool{}, subscribed: map[string]bool{}, wanted: map[string]bool{},
@@ -182,7 +230,7 @@ func (l *link) sever() {
 
 // mend connects a node again. Its engine subscribes to the channels anew, and tells the node of the loss.
 func (l *link) mend() {
-	if !l.cut {
+	if !l.cut || l.dead {
 		return
 	}
 	l.cut = false

@@ -137,8 +137,8 @@ func (r *run) strike(fault string, m *machine, u *user) bool {
 		}
 		r.harm(fault, m)
 	case "engine down":
-		r.engine.down = true
-		r.after(500*time.Millisecond, "engine up", func() { r.engine.down = false })
+		r.engine.halt()
+		r.after(500*time.Millisecond, "engine up", func() { r.engine.resume(0) })
 	case "failover":
 		r.engine.failover()
 	default:
@@ -168,7 +168,7 @@ func (r *run) harm(fault string, m *machine) {
 	switch fault {
 	case "sever":
 		m.link.sever()
-		r.after(2*time.Second, m.name+" mend", func() { r.mend(m) })
+		r.after(2*time.Second, m.name+" mend", m.link.mend)
 	case "crash":
 		r.crash(m)
 		r.after(time.Second, m.name+" start", func() { r.restart(m) })

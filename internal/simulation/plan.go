@@ -17,6 +17,7 @@ const (
 // plan is all that a seed decides beforehand, so that a smaller plan can be run.
 type plan struct {
 	Seed     uint64
+	Engine   string
 	Nodes    int
 	Clients  int
 	Channels int
@@ -45,11 +46,19 @@ type step struct {
 
 func (s step) String() string { return fmt.Sprintf("%v %s %d %d", s.At, s.Kind, s.Number, s.Other) }
 
-// kinds of steps with their weights.
-var kinds = []struct {
+// Engines of a plan.
+const (
+	onReference = "reference"
+	onRedis     = "redis" // the real one, over a simulated Redis
+)
+
+type stepKind struct {
 	kind   string
 	weight int
-}{
+}
+
+// kinds of steps with their weights.
+var kinds = []stepKind{
 	{"publish", 60}, {"subscribe", 12}, {"unsubscribe", 6}, {"client publish", 10}, {"connect", 6}, {"disconnect", 4},
 	{"reset", 8}, {"half open", 3}, {"slow", 3}, {"read", 4},
 	{"sever", 3}, {"mend", 4}, {"crash", 1}, {"stop", 1}, {"drain", 1}, {"start", 4}, {"partition", 1}, {"heal", 2},
@@ -57,20 +66,35 @@ var kinds = []struct {
 	{"kick", 2}, {"take away", 2}, {"presence", 3},
 }
 
+// on returns the plan for another engine, with the faults that this engine has beside.
+func (p *plan) on(engine string) *plan {
+	if p.Engine = engine; engine == onRedis {
+		p.draw(stream(p.Seed, "plan of Redis"), len(p.Steps)/8, redisKinds)
+	}
+	return p
+}
+
 func newPlan(seed uint64) *plan {
 	r := stream(seed, "plan")
-	p := &plan{Seed: seed, Nodes: 1 + r.IntN(5), Clients: 10 + r.IntN(30), Channels: 1 + r.IntN(5)}
+	p := &plan{Seed: seed, Engine: onReference, Nodes: 1 + r.IntN(5), Clients: 10 + r.IntN(30), Channels: 1 + r.IntN(5)}
 	ms := func(most int) time.Duration { return time.Duration(r.IntN(most+1)) * time.Millisecond }
 	p.Network = settings{
 		Lag: ms(20), Jitter: ms(60), EngineLag: ms(3), EngineJitter: ms(20),
 		Loss: rarely(r, 60), Double: rarely(r, 30), Mute: rarely(r, 20), Fail: rarely(r, 40),
 		HandlerDelay: ms(100), HandlerFails: rarely(r, 60),
 	}
+	p.draw(r, 50+r.IntN(400), kinds)
+	p.Strikes = strikes(seed)
+	return p
+}
+
+// draw adds steps of some kinds.
+func (p *plan) draw(r *rand.Rand, n int, kinds []stepKind) {
 	total := 0
 	for _, k := range kinds {
 		total += k.weight
 	}
-	for range 50 + r.IntN(400) {
+	for range n {
 		at := time.Duration(r.Int64N(int64(chaos)))
 		w := r.IntN(total)
 		i := 0
@@ -80,8 +104,6 @@ func newPlan(seed uint64) *plan {
 		p.Steps = append(p.Steps, step{at, kinds[i].kind, r.IntN(1000), r.IntN(1000)})
 	}
 	slices.SortStableFunc(p.Steps, func(a, b step) int { return cmp.Compare(a.At, b.At) })
-	p.Strikes = strikes(seed)
-	return p
 }
 
 // rarely returns 0 for half of the seeds.

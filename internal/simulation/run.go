@@ -24,7 +24,7 @@ type run struct {
 	plan     *plan
 	log      *log
 	net      *network
-	engine   *engine
+	engine   engineServer
 	machines []*machine
 	users    []*user
 	book     *book
@@ -85,13 +85,9 @@ func simulate(p *plan, hit pairs, logged bool) (lines, failures []string) {
 	n := p.Network
 	r := &run{
 		scheduler: s, plan: p, log: l, choices: map[string]*rand.Rand{}, seen: map[string]int{}, pairs: hit, chance: stream(p.Seed, "run"),
-		net: &network{scheduler: s, log: l, seed: p.Seed, count: map[string]int{}, live: map[*conn]bool{}, lag: n.Lag, jitter: n.Jitter, window: 32 << 10},
-		engine: &engine{
-			scheduler: s, log: l, seed: p.Seed, store: newStore(), lag: n.EngineLag, jitter: n.EngineJitter,
-			timeout: 3 * time.Second, presenceTTL: 8 * time.Second, loss: n.Loss, double: n.Double, mute: n.Mute, fail: n.Fail,
-		},
+		net:    &network{scheduler: s, log: l, seed: p.Seed, count: map[string]int{}, live: map[*conn]bool{}, lag: n.Lag, jitter: n.Jitter, window: 32 << 10},
+		engine: newEngine(s, l, p),
 	}
-	r.engine.replica = r.engine.store.clone()
 	r.book = newBook(r.fail)
 	r.net.moment = func(name, client string) { r.moment(name, nil, r.named(client)) }
 	for i := range p.Nodes {
@@ -194,7 +190,7 @@ func (r *run) step(st step) {
 	case "sever":
 		m.link.sever()
 	case "mend":
-		r.mend(m)
+		m.link.mend()
 	case "crash":
 		r.crash(m)
 	case "stop":
@@ -208,11 +204,11 @@ func (r *run) step(st step) {
 	case "heal":
 		r.unite(m)
 	case "engine down":
-		r.engine.down = true
+		r.engine.halt()
 	case "engine up":
-		r.engine.down = false
+		r.engine.resume(st.Number)
 	case "replicate":
-		r.engine.replica = r.engine.store.clone()
+		r.engine.replicate()
 	case "failover":
 		r.engine.failover()
 	case "kick":
@@ -222,7 +218,7 @@ func (r *run) step(st step) {
 	case "presence":
 		go func() { _, _ = u.c.Presence(context.Background(), ch) }()
 	default:
-		panic(st.Kind)
+		r.engine.fault(m.link, st)
 	}
 }
 
@@ -246,13 +242,6 @@ func (r *run) unite(m *machine) {
 	for _, c := range r.net.of(m) {
 		c.heal()
 	}
-}
-
-func (r *run) mend(m *machine) {
-	if m.link.dead {
-		return
-	}
-	m.link.mend()
 }
 
 // restart starts a node that does not run.
@@ -308,11 +297,10 @@ func (r *run) attempt(m *machine, ch, data string, attempt int) {
 func (r *run) heal() {
 	r.log.add("step", "all faults end")
 	r.healed = true
-	e := r.engine
-	e.down, e.loss, e.double, e.mute, e.fail = false, 0, 0, 0, 0
+	r.engine.heal()
 	for _, m := range r.machines {
 		r.unite(m)
-		r.mend(m)
+		m.link.mend()
 		r.restart(m)
 	}
 	for _, c := range r.net.of(nil) {

@@ -23,6 +23,7 @@ var (
 	steps   = flag.Int("steps", -1, "run no more than this many steps of a plan")
 	file    = flag.String("plan", "", "run the plan in this file alone")
 	trace   = flag.Bool("trace", false, "print the log of -plan")
+	engines = flag.String("engine", "", "the engine of all plans: reference or redis; empty: the seed decides")
 	first   = flag.Uint64("first", 0, "the first seed of TestSeeds and TestSearch; 0: a new one")
 	seeds   = flag.Int("seeds", 20, "how many seeds TestSeeds runs")
 	search  = flag.Duration("search", 0, "how long TestSearch looks for seeds that fail")
@@ -46,7 +47,7 @@ func play(t *testing.T, p *plan, hit pairs, logged bool) (lines []string) {
 
 func TestSeeds(t *testing.T) {
 	if *seed != 0 {
-		p := newPlan(*seed)
+		p := planOf(*seed)
 		if *steps >= 0 {
 			p.Steps = p.Steps[:min(*steps, len(p.Steps))]
 		}
@@ -61,7 +62,7 @@ func TestSeeds(t *testing.T) {
 	for i := range uint64(*seeds) {
 		s := begin + i
 		fmt.Println("SEED", s)
-		play(t, newPlan(s), hit, false)
+		play(t, planOf(s), hit, false)
 		if t.Failed() {
 			t.Fatalf("seed %d fails: go test ./internal/simulation -run TestSeeds -seed %[1]d", s)
 		}
@@ -71,6 +72,18 @@ func TestSeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	fmt.Printf("PAIRS %s\n", table)
+}
+
+// planOf returns the plan of a seed. One of eight is for the engine on Redis.
+func planOf(seed uint64) *plan {
+	engine := *engines
+	if engine == "" {
+		engine = onReference
+		if seed%8 == 0 {
+			engine = onRedis
+		}
+	}
+	return newPlan(seed).on(engine)
 }
 
 // TestPlan runs the plan of a file, for TestSearch and for people.
@@ -117,7 +130,7 @@ func TestRepeats(t *testing.T) {
 		var before []string
 		for n := range 2 {
 			was := runtime.GOMAXPROCS(1 + n)
-			lines := play(t, newPlan(1000+s), pairs{}, true)
+			lines := play(t, planOf(1000+s), pairs{}, true)
 			runtime.GOMAXPROCS(was)
 			if before == nil {
 				before = lines
@@ -186,7 +199,7 @@ func (s *searcher) block(until time.Time) {
 		if bad == 0 {
 			continue
 		}
-		s.keep(newPlan(bad))
+		s.keep(planOf(bad))
 	}
 }
 
