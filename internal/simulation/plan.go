@@ -24,6 +24,8 @@ type plan struct {
 	Network  settings
 	Steps    []step
 	Strikes  []strike
+	// GoesBack: Redis may lose its newest data. Nodes notice that by what they remember, so not all losses are noticed.
+	GoesBack bool
 }
 
 // settings of the simulated networks, and chances of 1,000.
@@ -69,7 +71,9 @@ var kinds = []stepKind{
 // on returns the plan for another engine, with the faults that this engine has beside.
 func (p *plan) on(engine string) *plan {
 	if p.Engine = engine; engine == onRedis {
-		p.draw(stream(p.Seed, "plan of Redis"), len(p.Steps)/8, redisKinds)
+		r := stream(p.Seed, "plan of Redis")
+		p.GoesBack = r.IntN(3) == 0
+		p.draw(r, len(p.Steps)/8, redisKinds)
 	}
 	return p
 }

@@ -36,6 +36,7 @@ type redisServer struct {
 	conns    []*redisConn // open, by their names
 	down     bool
 	full     bool          // out of memory
+	goesBack bool          // after a restart or a failover
 	stalled  time.Duration // no command is executed until then
 	skew     time.Duration // of its clock
 }
@@ -52,7 +53,7 @@ type redisLink struct {
 func newRedisServer(s *scheduler, l *log, p *plan) *redisServer {
 	n, r := p.Network, stream(p.Seed, "redis")
 	server := &redisServer{
-		scheduler: s, log: l, seed: p.Seed, lag: n.EngineLag, jitter: n.EngineJitter, fail: n.Fail, mute: n.Mute,
+		scheduler: s, log: l, seed: p.Seed, goesBack: p.GoesBack, lag: n.EngineLag, jitter: n.EngineJitter, fail: n.Fail, mute: n.Mute,
 		data: newRedisData("replication-0"), scripts: map[string]*redisScript{},
 		skew: time.Duration(r.Int64N(int64(time.Minute))) - 30*time.Second,
 		config: redis.Config{
@@ -184,7 +185,7 @@ func (s *redisServer) resume(n int) {
 	case 0:
 		s.begin("with all data", s.data)
 	case 1:
-		s.begin("with older data", s.snapshot.clone())
+		s.begin("with older data", s.older())
 	case 2:
 		s.begin("without data", newRedisData(""))
 	}
@@ -206,7 +207,14 @@ func (s *redisServer) failover() {
 		return
 	}
 	s.resetAll()
-	s.begin("as a replica that takes over", s.snapshot.clone())
+	s.begin("as a replica that takes over", s.older())
+}
+
+func (s *redisServer) older() *redisData {
+	if !s.goesBack {
+		return s.data
+	}
+	return s.snapshot.clone()
 }
 
 // redisKinds are steps for this engine alone.
@@ -261,19 +269,18 @@ func (s *redisServer) heal() {
 }
 
 // all executes commands of a connection, and returns the answers.
-func (s *redisServer) all(c *redisConn, commands [][]string) (buf []byte) {
+func (s *redisServer) all(c *redisConn, commands [][]string) []byte {
 	answers := make([][]byte, len(commands))
-	order := executionOrder(commands)
 	if strings.Contains(c.name, "PUB/SUB") {
-		slices.Sort(order)
+		for i, args := range commands {
+			answers[i] = s.one(c, args)
+		}
+		return slices.Concat(answers...)
 	}
-	for _, i := range order {
+	for _, i := range executionOrder(commands) {
 		answers[i] = s.one(c, commands[i])
 	}
-	for _, a := range answers {
-		buf = append(buf, a...)
-	}
-	return buf
+	return slices.Concat(answers...)
 }
 
 func (s *redisServer) one(c *redisConn, args []string) []byte {

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"bytes"
+	"crypto/sha1"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -157,7 +158,10 @@ func (c *redisConn) send() {
 	}
 	if len(data) > 0 {
 		c.upAt = max(c.l.s.now()+c.pace(0), c.upAt)
-		c.l.s.after(c.upAt-c.l.s.now(), c.name+" up", func() { c.arrive(data) })
+		c.l.s.after(c.upAt-c.l.s.now(), c.name+" up", func() {
+			c.rest = append(c.rest, data...)
+			c.arrive()
+		})
 	}
 	if closed {
 		c.l.s.after(max(c.upAt-c.l.s.now(), 0), c.name+" up", func() { c.l.s.forget(c) })
@@ -168,14 +172,14 @@ func (c *redisConn) pace(way int) time.Duration {
 	return c.l.s.lag + time.Duration(c.ways[way].Int64N(int64(c.l.s.jitter)+1))
 }
 
-// arrive has the server execute the commands in some bytes.
-func (c *redisConn) arrive(data []byte) {
+// arrive has the server execute the commands in the bytes that have come.
+func (c *redisConn) arrive() {
 	s := c.l.s
 	if wait := s.stalled - s.now(); wait > 0 {
-		s.after(wait, c.name+" up", func() { c.arrive(data) })
+		s.after(wait, c.name+" up", c.arrive)
 		return
 	}
-	if c.gone || c.lost {
+	if c.gone || c.lost || len(c.rest) == 0 {
 		return
 	}
 	chance := c.ways[0].IntN(4000)
@@ -183,7 +187,6 @@ func (c *redisConn) arrive(data []byte) {
 		c.reset()
 		return
 	}
-	c.rest = append(c.rest, data...)
 	answers := s.all(c, c.commands())
 	switch {
 	case c.gone:
@@ -312,27 +315,37 @@ type redisPush []any
 
 // executionOrder returns the indexes of commands that came at a moment. They may come from several goroutines, whose order
 // differs from run to run, so they are executed in an order of their own. Epochs for new lives of streams are random, and
-// do not count.
+// do not count: they are given to the commands anew, as if the goroutines had drawn them in this order.
 func executionOrder(commands [][]string) []int {
-	keys, order := make([]string, len(commands)), make([]int, len(commands))
+	keys, order, lives := make([]string, len(commands)), make([]int, len(commands)), []string{}
 	for i, args := range commands {
 		order[i] = i
-		if len(commands) > 1 {
-			known := slices.Clone(args)
-			for k := range known {
-				known[k] = known[k][lifeIn(known[k]):]
+		known := slices.Clone(args)
+		for k, arg := range args {
+			if n := lifeIn(arg); n > 0 {
+				lives = append(lives, arg[:n])
+				known[k] = arg[n:]
 			}
-			keys[i] = strings.Join(known, "\x00")
 		}
+		keys[i] = strings.Join(known, "\x00")
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return strings.Compare(keys[a], keys[b]) })
+	slices.Sort(lives)
+	for _, i := range order {
+		for k, arg := range commands[i] {
+			if n := lifeIn(arg); n > 0 {
+				commands[i][k] = lives[0] + arg[n:]
+				lives = lives[1:]
+			}
+		}
+	}
 	return order
 }
 
 // lifeIn returns the length of the epoch that an argument begins with, or 0.
 func lifeIn(arg string) int {
 	const size = 8
-	if len(arg) < size || len(arg) > size && (arg[size] < '0' || arg[size] > '9') {
+	if len(arg) < size || len(arg) > size && (arg[size] < '0' || arg[size] > '9') || len(arg) == sha1.Size*2 {
 		return 0
 	}
 	for i := range size {
