@@ -419,14 +419,16 @@ func (c *simClient) push(p *protocol.Push) {
 		}
 	case p.Subscribe != nil:
 		got := c.connection.popRead(b.ch)
-		if p.Subscribe.Offset != got.top.Offset || p.Subscribe.Epoch != got.top.Epoch {
-			c.fail("%s: subscribe push at %d, want %v", b.ch.name, p.Subscribe.Offset, got.top)
+		if at := p.Subscribe.Offset; p.Subscribe.Epoch != got.top.Epoch || !got.recovered && at != got.top.Offset {
+			c.fail("%s: subscribe push at %d, want %v", b.ch.name, at, got.top)
+		} else if got.recovered && len(got.pubs) > 0 && at >= got.pubs[0].Offset {
+			c.fail("%s: subscribe push at %d, and publication %d follows", b.ch.name, at, got.pubs[0].Offset)
 		}
 		if b.state != simLive || !got.recovered {
 			b.seen, b.seenEpoch = got.top.Offset, got.top.Epoch
 		}
 		b.plain = true
-		b.state, b.recover, b.offset, b.epoch = simLive, true, got.top.Offset, got.top.Epoch
+		b.state, b.recover, b.offset, b.epoch = simLive, true, p.Subscribe.Offset, got.top.Epoch
 	}
 }
 

@@ -444,12 +444,16 @@ func (s *Session) afterServerAttach(it *effect.AttachItem) effect.Effect {
 		return nil
 	}
 	// The push has no field for publications, so they follow it. Meanwhile the position is the client's, for bookmarks.
-	top, pubs := b.at.Offset, res.Publications
+	// Clients drop publications up to the position of the push, so it is before the first one.
+	top, pubs, begin := b.at.Offset, res.Publications, res.Offset
 	if len(pubs) > 0 {
 		b.at.Offset = max(pubs[0].Offset, 1) - 1
+		if res.Recovered {
+			begin = min(begin, b.at.Offset)
+		}
 	}
 	s.reply(protocol.Reply{Push: &protocol.Push{Channel: b.channel, Subscribe: &protocol.Subscribe{
-		Recoverable: res.Recoverable, Positioned: res.Positioned, Epoch: b.at.Epoch, Offset: top, Data: res.Data,
+		Recoverable: res.Recoverable, Positioned: res.Positioned, Epoch: b.at.Epoch, Offset: begin, Data: res.Data,
 	}}})
 	for i, p := range pubs {
 		b.at.Offset = p.Offset
