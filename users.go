@@ -13,7 +13,8 @@ import (
 
 // Users acts on the connections that a Target selects on every node, if there are any. An empty Target is
 // ErrorBadRequest. This node tells the others first, acts when each has confirmed, and returns no error then. A node
-// that has been silent for 7 s need not confirm: it learns of the operation if it comes back within 5 minutes.
+// that has been silent for 7 s, or receives nothing (broker.ErrNoReceiver), need not confirm: it learns of the operation
+// if it comes back within 5 minutes and this node still runs.
 //
 // With an error, after 8 s at most, this node has done nothing, and no node will do anything later; nodes that had
 // confirmed have done their part. The caller may repeat the operation. Any goroutine may call the methods. Only the

@@ -91,6 +91,8 @@ type Cluster struct {
 	undelivered      int                        // number of commands that are kept for silent nodes
 	undeliveredBytes int                        // their size
 	redelivering     map[string]bool            // nodes that get them now
+	kept             []*pendingCommand          // for nodes that this one does not know yet
+	keptBytes        int
 	done             doneBefore
 	confirm          map[string][]*control.Confirmed // by node, not sent yet
 	started          bool
@@ -224,6 +226,7 @@ func (c *Cluster) clean(now time.Time) {
 			c.discard(o)
 		}
 	}
+	c.forgetKept(func(o *pendingCommand) bool { return now.Sub(o.at) > forgetAfter })
 	c.mu.Unlock()
 	for _, n := range lost {
 		c.log.Warn("node is lost", "node", n.UID, "name", n.Name)
@@ -316,7 +319,12 @@ func (c *Cluster) alive(uid string, n *control.Node) {
 	n.UID = uid
 	c.compare(uid, n)
 	c.mu.Lock()
-	unknown := c.registry.put(n, time.Now())
+	now := time.Now()
+	known := c.registry.knows(uid)
+	unknown := c.registry.put(n, now)
+	if !known && c.registry.knows(uid) {
+		c.meetStranger(n, now)
+	}
 	greet := unknown && !c.left
 	if c.undelivered > 0 {
 		c.redeliver(uid)

@@ -100,6 +100,8 @@ func (r *registry) hasReceiver(uid string) {
 
 func (r *registry) populated(e *entry, now time.Time) bool { return r.silence(e, now) <= missedFor }
 
+func (r *registry) knows(uid string) bool { return r.nodes[uid] != nil }
+
 // put notes a sign of life, and tells whether the node was not listed. It takes n over.
 func (r *registry) put(n *control.Node, now time.Time) (unlisted bool) {
 	if _, gone := r.left[n.UID]; gone {

@@ -49,7 +49,8 @@ type pendingCommand struct {
 	// fewWaiting gets an element when no more nodes wait than were silent when the command was given.
 	fewWaiting  chan struct{}
 	silent      int
-	undelivered bool // the caller was answered; silent nodes must still get the command
+	undelivered bool     // the caller was answered; silent nodes must still get the command
+	strangers   []string // nodes that came when all others had confirmed
 }
 
 func (o *pendingCommand) removeNode(uid string) {
@@ -118,6 +119,7 @@ func (c *Cluster) beginCommand(cmd *control.Command) (*pendingCommand, error) {
 		}
 	}
 	c.commands[cmd.ID] = o
+	c.keepForStrangers(o)
 	c.work.Add(1)
 	return o, nil
 }
@@ -249,17 +251,25 @@ func (c *Cluster) endCommand(o *pendingCommand, err error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer c.work.Done()
+	if err != nil {
+		c.forgetKept(func(k *pendingCommand) bool { return k == o })
+	}
+	for _, uid := range o.strangers {
+		o.waiting[uid] = struct{}{}
+	}
 	if err != nil || len(o.waiting) == 0 {
 		delete(c.commands, o.cmd.ID)
 		return err
 	}
+	if len(o.strangers) > 0 {
+		o.done = make(chan struct{})
+	}
 	if c.undelivered >= maxUndelivered || c.undeliveredBytes+o.size > maxUndeliveredBytes {
 		delete(c.commands, o.cmd.ID)
+		c.forgetKept(func(k *pendingCommand) bool { return k == o })
 		return fmt.Errorf("%w of node %s, which is silent; %d commands are kept for silent nodes, and no more", ErrNoAnswer, c.names(o.waiting), c.undelivered)
 	}
-	o.undelivered = true
-	c.undelivered++
-	c.undeliveredBytes += o.size
+	c.keepUndelivered(o)
 	c.log.Warn("nodes are silent and will be told of a command when they are back", "nodes", c.names(o.waiting), "for_ms", forgetAfter.Milliseconds())
 	for _, uid := range c.notSilent(o.waiting) { // nodes that came back just now
 		c.redeliver(uid)

@@ -411,6 +411,35 @@ func TestTellANodeThatIsCutOff(t *testing.T) {
 	}
 }
 
+// A node does not know the nodes that were silent when it started. They get its commands when they are back, but nodes
+// that started later do not.
+func TestTellANodeThatIsNotKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := bustest.New(t)
+		a := join(t, bus, "a")
+		synctest.Wait()
+		a.engine.Cut(true)
+		time.Sleep(time.Minute)
+		b := join(t, bus, "b")
+		synctest.Wait()
+		if err := b.Tell(t.Context(), disconnect("u")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		c := join(t, bus, "c")
+		a.engine.Cut(false)
+		time.Sleep(2 * pingInterval)
+		synctest.Wait()
+		if users(a) != "u" || users(c) != "" {
+			t.Errorf("a did %q, c %q", users(a), users(c))
+		}
+		time.Sleep(forgetAfter + cleanInterval)
+		if len(b.commands) != 0 || len(b.kept) != 0 || b.keptBytes != 0 {
+			t.Errorf("%d commands and %d bytes are kept", len(b.commands)+len(b.kept), b.keptBytes)
+		}
+	})
+}
+
 // A node that gives signs of life but does not confirm is named.
 func TestTellNamesWhoDoesNotConfirm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
