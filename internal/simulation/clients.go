@@ -6,25 +6,56 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/gyrohq/gyro/client"
 	"github.com/gyrohq/gyro/protocol"
 )
 
-// user is a program with the Go client.
-type user struct {
+// program is a user's program with a client. The plan chooses the kind of the client.
+type program interface {
+	user() *told
+	connect()
+	disconnect()
+	subscribe(ch string)
+	unsubscribe(ch string)
+	publish(ch string)
+	ask(m protocol.Method, ch string) // an answer, and nothing else
+	close()
+}
+
+// told is what a program is told, whatever its client is.
+type told struct {
 	r      *run
 	name   string
-	c      *client.Client
-	subs   []*client.Subscription // of all channels
-	cancel context.CancelFunc
 	count  int
 	closed bool
 }
 
+func (u *told) user() *told { return u }
+
+// user is a program with the Go client.
+type user struct {
+	told
+	c      *client.Client
+	subs   []*client.Subscription // of all channels
+	cancel context.CancelFunc
+}
+
+func (r *run) newProgram(i int) program {
+	name := fmt.Sprintf("u%d", i)
+	switch kind := stream(r.plan.Seed, "client "+name).IntN(1000); {
+	case kind < r.plan.Rude:
+		return r.newModel(i, true)
+	case kind < r.plan.Rude+r.plan.Models:
+		return r.newModel(i, false)
+	}
+	return r.newUser(i)
+}
+
 func (r *run) newUser(i int) *user {
-	u := &user{r: r, name: fmt.Sprintf("u%d", i)}
+	u := &user{told: told{r: r, name: fmt.Sprintf("u%d", i)}}
 	encoding := protocol.Encoding(i % 2)
 	c, err := client.NewOver(func(*client.Options) (client.Dialer, error) {
 		return client.Dialer{Name: func() string { return "simulated" }, Dial: func(ctx context.Context) (client.Conn, error) {
@@ -59,28 +90,35 @@ func (r *run) newUser(i int) *user {
 	return u
 }
 
-// heard is what the program is told.
-func (u *user) heard(e client.Event) {
+// heard is one event.
+func (u *told) heard(e client.Event) {
 	b, now := u.r.book, u.r.now()
 	switch e := e.(type) {
 	case client.ConnectedEvent:
-		u.r.moment("client is connected", nil, u)
+		u.r.moment("client is connected", nil, u.r.named(u.name))
 		u.r.log.alias(e.Client, fmt.Sprintf("%s/%d", u.name, u.count))
 		u.count++
 		u.r.log.add(u.name, "connected")
 		b.connected(u.name, e.Client)
+		u.r.began[e.Client] = map[string]int{}
 	case client.ConnectingEvent:
-		u.r.moment("client loses its connection", nil, u)
+		u.r.moment("client loses its connection", nil, u.r.named(u.name))
 		u.r.log.add(u.name, "connecting: %v", e.Reason)
 		b.disconnected(u.name)
 	case client.DisconnectedEvent:
 		u.r.log.add(u.name, "disconnected: %v", e.Reason)
 		b.disconnected(u.name)
 	case client.SubscribedEvent:
-		if u.r.moment("client is subscribed", nil, u); e.WasRecovering {
-			u.r.moment("client recovers", nil, u)
+		if u.r.moment("client is subscribed", nil, u.r.named(u.name)); e.WasRecovering {
+			u.r.moment("client recovers", nil, u.r.named(u.name))
 		}
 		u.r.log.add(u.name, "subscribed to %s at %d of %s, recovering %v, recovered %v", e.Channel, e.Position.Offset, e.Position.Epoch, e.WasRecovering, e.Recovered)
+		if began := u.r.began[b.clients[u.name]]; began != nil {
+			began[e.Channel]++
+		}
+		if e.Channel == serverChannel {
+			b.unsubscribed(u.name, e.Channel) // the server may subscribe anew in its place
+		}
 		b.subscribed(now, u.name, e.Channel, e.Position, e.WasRecovering && e.Recovered)
 	case client.SubscribingEvent:
 		u.r.log.add(u.name, "subscribing to %s: %v", e.Channel, e.Reason)
@@ -107,19 +145,61 @@ func (u *user) connect() {
 	go func() { _ = u.c.Connect(context.Background()) }()
 }
 
-func (u *user) publish(ch string) {
+func (u *user) disconnect() { u.c.Disconnect() }
+
+func (u *user) subscription(ch string) *client.Subscription {
+	i := slices.IndexFunc(u.subs, func(s *client.Subscription) bool { return s.Channel() == ch })
+	return u.subs[i]
+}
+
+func (u *user) subscribe(ch string)   { u.subscription(ch).Subscribe() }
+func (u *user) unsubscribe(ch string) { u.subscription(ch).Unsubscribe() }
+
+// numbered is data with a number that grows.
+func (u *told) numbered(text string) string {
 	u.r.count++
-	data := fmt.Sprintf(`{"id":"%s-%d","text":"the same in all publications, so that deltas are small"}`, u.name, u.r.count)
+	return fmt.Sprintf(`{"id":"%s-%d","text":"%s"}`, u.name, u.r.count, text)
+}
+
+// payload is the data of a publication that the program tries now.
+func (u *told) payload(ch string) string {
+	data := u.numbered("the same in all publications, so that deltas are small")
 	u.r.book.tried(ch, data)
+	return data
+}
+
+// published is the answer to a publication of the program.
+func (u *told) published(ch, data string, err error) {
+	var e *client.Error
+	u.r.log.add(u.name, "published to %s: %v", ch, err)
+	if errors.As(err, &e) && e.Code >= 100 {
+		u.r.book.refused(ch, data)
+	}
+}
+
+func (u *user) publish(ch string) {
+	data := u.payload(ch)
 	go func() {
 		err := u.c.Publish(context.Background(), ch, []byte(data))
-		u.r.tell("user "+u.name+" publish "+data, func() {
-			var e *client.Error
-			u.r.log.add(u.name, "published to %s: %v", ch, err)
-			if errors.As(err, &e) && e.Code >= 100 {
-				u.r.book.refused(ch, data)
-			}
-		})
+		u.r.tell("user "+u.name+" publish "+data, func() { u.published(ch, data, err) })
+	}()
+}
+
+func (u *user) ask(m protocol.Method, ch string) {
+	ctx, data := context.Background(), []byte(u.numbered("call"))
+	go func() {
+		switch m {
+		case protocol.MethodPresence:
+			_, _ = u.c.Presence(ctx, ch)
+		case protocol.MethodPresenceStats:
+			_, _ = u.c.PresenceStats(ctx, ch)
+		case protocol.MethodHistory:
+			_, _ = u.c.History(ctx, ch, client.HistoryOptions{Limit: 3})
+		case protocol.MethodRPC:
+			_, _ = u.c.RPC(ctx, "echo", data)
+		case protocol.MethodSend:
+			_ = u.c.Send(ctx, []byte(`{}`))
+		}
 	}()
 }
 

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/gyrohq/gyro"
-	"github.com/gyrohq/gyro/protocol"
 )
 
 // machine is the place of a node, which may crash and start again.
@@ -35,7 +33,7 @@ func (r *run) start(m *machine) {
 	life := fmt.Sprintf("%s/%d", m.name, m.lives)
 	m.link = r.engine.connect(life, func(call string) { r.moment(call, m, nil) })
 	node, err := gyro.New(gyro.Config{
-		Handlers: r.handlers(m), Engine: m.link.engine(), Name: m.name, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Handlers: r.handlers(), Interceptors: []gyro.Interceptor{r.application.watch(m)}, Engine: m.link.engine(), Name: m.name, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Channel:      func(string) gyro.ChannelOptions { return r.channelOptions() },
 		PingInterval: 5 * time.Second, PongTimeout: 2 * time.Second, StaleCloseDelay: 3 * time.Second,
 		PresenceUpdateInterval: 3 * time.Second, PositionCheckDelay: 3 * time.Second,
@@ -130,61 +128,4 @@ func (r *run) end(node *gyro.Node, within time.Duration, then func()) {
 
 func (r *run) channelOptions() gyro.ChannelOptions {
 	return gyro.ChannelOptions{HistorySize: 50, HistoryTTL: time.Minute, HistoryMetaTTL: time.Hour}
-}
-
-// handlers of the application: they take a while, and some fail.
-func (r *run) handlers(m *machine) gyro.Handlers {
-	ask := func(ctx context.Context, key string) error { return r.ask(ctx, m, key) }
-	return gyro.Handlers{
-		Connecting: func(ctx context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
-			if err := ask(ctx, "connecting "+e.Token); err != nil {
-				return gyro.ConnectReply{}, err
-			}
-			return gyro.ConnectReply{Credentials: &gyro.Credentials{UserID: e.Token}}, nil
-		},
-		Subscribe: func(ctx context.Context, c *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
-			if err := ask(ctx, "subscribe "+c.UserID()+" "+e.Channel); err != nil {
-				return gyro.SubscribeReply{}, err
-			}
-			return gyro.SubscribeReply{Options: gyro.SubscribeOptions{
-				Recoverable: true, Presence: true, EmitJoinLeave: true, PushJoinLeave: true, AllowDelta: true,
-			}}, nil
-		},
-		Publish: func(ctx context.Context, c *gyro.Client, e gyro.PublishEvent) (gyro.PublishReply, error) {
-			return gyro.PublishReply{}, ask(ctx, "publish "+c.UserID()+" "+e.Channel)
-		},
-		Presence: func(ctx context.Context, c *gyro.Client, e gyro.PresenceEvent) (gyro.PresenceReply, error) {
-			return gyro.PresenceReply{}, ask(ctx, "presence "+c.UserID()+" "+e.Channel)
-		},
-	}
-}
-
-// ask has the application decide.
-func (r *run) ask(ctx context.Context, m *machine, key string) error {
-	answer := make(chan error, 1)
-	r.tell(m.name+" handler "+key, func() {
-		kind, who, _ := strings.Cut(key, " ")
-		who, _, _ = strings.Cut(who, " ")
-		r.moment("handler "+kind, m, r.named(who))
-		fate := m.link.fate("handler " + key)
-		chance := fate.IntN(1000)
-		delay := time.Duration(fate.Int64N(int64(r.plan.Network.HandlerDelay) + 1))
-		if r.healed {
-			chance, delay = 1000, delay/4
-		}
-		r.after(delay, m.name+" handler "+key, func() {
-			var err error
-			if chance < r.plan.Network.HandlerFails {
-				err = &protocol.Error{Code: 100, Message: "internal server error", Temporary: true}
-				r.log.add(m.name, "handler %s fails", key)
-			}
-			answer <- err
-		})
-	})
-	select {
-	case err := <-answer:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -89,7 +89,7 @@ func strikes(seed uint64) []strike {
 }
 
 // moment is called when something has come to a moment. u or m may be nil.
-func (r *run) moment(name string, m *machine, u *user) {
+func (r *run) moment(name string, m *machine, u program) {
 	if r.healed {
 		return
 	}
@@ -111,10 +111,10 @@ func (r *run) moment(name string, m *machine, u *user) {
 }
 
 // strike reports whether there was something to hit.
-func (r *run) strike(fault string, m *machine, u *user) bool {
+func (r *run) strike(fault string, m *machine, u program) bool {
 	conns := r.net.of(m)
 	if u != nil {
-		conns = slices.DeleteFunc(r.net.of(nil), func(c *conn) bool { return !strings.HasPrefix(c.name, u.name+"#") })
+		conns = slices.DeleteFunc(r.net.of(nil), func(c *conn) bool { return !strings.HasPrefix(c.name, u.user().name+"#") })
 	}
 	if m == nil && len(conns) > 0 {
 		m = conns[0].node
@@ -182,33 +182,31 @@ func (r *run) harm(fault string, m *machine) {
 }
 
 // act is a deed of a client, or of an operator to a client.
-func (r *run) act(fault string, m *machine, u *user) {
-	ch := r.chance.IntN(r.plan.Channels)
+func (r *run) act(fault string, m *machine, u program) {
+	ch := fmt.Sprintf("ch%d", r.chance.IntN(r.plan.Channels))
 	switch fault {
 	case "disconnect":
-		go u.c.Disconnect()
-		r.after(time.Second, u.name, u.connect)
+		u.disconnect()
+		r.after(time.Second, u.user().name, u.connect)
 	case "unsubscribe":
-		go u.subs[ch].Unsubscribe()
-		r.after(time.Second, u.name, func() { go u.subs[ch].Subscribe() })
-	case "kick":
-		r.kick(m, u)
-	case "take away":
-		r.takeAway(m, u, fmt.Sprintf("ch%d", ch))
+		u.unsubscribe(ch)
+		r.after(time.Second, u.user().name, func() { u.subscribe(ch) })
 	case "close":
 		u.close()
+	default:
+		r.command(m, u.user(), fault, ch, r.chance.IntN(1000))
 	}
 }
 
 // user returns the user of a connection.
-func (r *run) user(c *conn) *user {
+func (r *run) user(c *conn) program {
 	name, _, _ := strings.Cut(c.name, "#")
 	return r.named(name)
 }
 
-func (r *run) named(name string) *user {
+func (r *run) named(name string) program {
 	for _, u := range r.users {
-		if u.name == name {
+		if u.user().name == name {
 			return u
 		}
 	}

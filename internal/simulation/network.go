@@ -43,6 +43,7 @@ type network struct {
 	// lag and jitter of each message, and the room of a connection's buffer, which a slow reader fills.
 	lag, jitter time.Duration
 	window      int
+	fail        func(format string, args ...any)
 }
 
 // conn is a connection between a client and a node, with both of its ends. A direction that is cut silently loses
@@ -75,6 +76,7 @@ type conn struct {
 	clientGone, ended bool
 	held              []func() // happens when a partition ends
 	over              bool     // the node knows that the connection has ended
+	wire              *wire
 }
 
 // endpoint is the client's end of a connection.
@@ -85,6 +87,7 @@ type endpoint struct {
 	err    error
 	closed bool
 	more   chan struct{}
+	hear   func(message []byte, err error) // of a client without goroutines, in place of Read
 }
 
 // dial opens a connection from a client to a node. Clients call it.
@@ -95,34 +98,7 @@ func (n *network) dial(ctx context.Context, client string, to func() *machine, e
 	}
 	answer := make(chan result, 1)
 	n.tell("dial "+client, func() {
-		n.moment("client dials", client)
-		n.count[client]++
-		c := &conn{net: n, name: fmt.Sprintf("%s#%d", client, n.count[client]), room: n.window}
-		c.ways = [2]*rand.Rand{stream(n.seed, "down "+c.name), stream(n.seed, "up "+c.name)}
-		m := to()
-		c.node = m
-		n.after(c.pace(1), c.name, func() {
-			switch {
-			case m == nil || m.down || m.cut:
-				n.log.add(c.name, "refused")
-				answer <- result{nil, errRefused}
-				return
-			}
-			c.client = &endpoint{c: c, more: make(chan struct{}, 1)}
-			peer, err := m.node.Accept(context.Background(), c, transport.Info{
-				Name: "simulated", Framer: framers[encoding], RemoteAddr: client,
-			})
-			if err != nil {
-				n.log.add(c.name, "refused by %s: %v", m.name, err)
-				answer <- result{nil, errRefused}
-				return
-			}
-			c.peer = peer
-			n.live[c] = true
-			n.log.add(c.name, "connected to %s", m.name)
-			n.moment("client is accepted", client)
-			answer <- result{c.client, nil}
-		})
+		n.open(client, to, encoding, func(e *endpoint, err error) { answer <- result{e, err} })
 	})
 	select {
 	case r := <-answer:
@@ -144,6 +120,39 @@ func (n *network) dial(ctx context.Context, client string, to func() *machine, e
 		})
 		return nil, ctx.Err()
 	}
+}
+
+// open opens a connection and answers when it is open or refused. Only the scheduler calls it.
+func (n *network) open(client string, to func() *machine, encoding protocol.Encoding, answer func(*endpoint, error)) {
+	n.moment("client dials", client)
+	n.count[client]++
+	c := &conn{net: n, name: fmt.Sprintf("%s#%d", client, n.count[client]), room: n.window}
+	c.ways = [2]*rand.Rand{stream(n.seed, "down "+c.name), stream(n.seed, "up "+c.name)}
+	m := to()
+	c.node = m
+	n.after(c.pace(1), c.name, func() {
+		if m == nil || m.down || m.cut {
+			n.log.add(c.name, "refused")
+			answer(nil, errRefused)
+			return
+		}
+		c.client = &endpoint{c: c, more: make(chan struct{}, 1)}
+		c.wire = newWire(n, c.name, encoding)
+		peer, err := m.node.Accept(context.Background(), c, transport.Info{
+			Name: "simulated", Framer: framers[encoding], RemoteAddr: c.name,
+			DisconnectPush: hash(client)%4 == 0,
+		})
+		if err != nil {
+			n.log.add(c.name, "refused by %s: %v", m.name, err)
+			answer(nil, errRefused)
+			return
+		}
+		c.peer = peer
+		n.live[c] = true
+		n.log.add(c.name, "connected to %s", m.name)
+		n.moment("client is accepted", client)
+		answer(c.client, nil)
+	})
 }
 
 func (c *conn) pace(way int) time.Duration {
@@ -238,6 +247,7 @@ func (c *conn) arrive(data []byte) {
 		message := append([]byte(nil), c.tail[4:size]...)
 		c.tail = c.tail[size:]
 		c.net.log.add(c.name, "<- %d bytes", len(message))
+		c.wire.came(message)
 		if c.slow {
 			c.stuck = append(c.stuck, message)
 			continue
@@ -331,6 +341,7 @@ func (c *conn) send() {
 	at := max(c.net.now()+c.pace(1), c.upAt)
 	c.upAt = at
 	for _, f := range frames {
+		c.wire.sent(f)
 		c.net.after(at-c.net.now(), c.name+" up", func() {
 			c.reach(func() { c.hand(f) })
 		})
@@ -406,6 +417,13 @@ func (e *endpoint) push(message []byte, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.err != nil {
+		return
+	}
+	if e.hear != nil {
+		e.err = err
+		if !e.closed {
+			e.c.net.tell(e.c.name+" heard", func() { e.hear(message, err) })
+		}
 		return
 	}
 	if e.err = err; err == nil {

@@ -21,6 +21,8 @@ type plan struct {
 	Nodes    int
 	Clients  int
 	Channels int
+	Models   int // of 1,000 clients: models of the public SDKs
+	Rude     int // of 1,000 clients: models of SDKs with faults
 	Network  settings
 	Steps    []step
 	Strikes  []strike
@@ -34,7 +36,8 @@ type settings struct {
 	EngineLag, EngineJitter  time.Duration
 	Loss, Double, Mute, Fail int // of the engine
 	HandlerDelay             time.Duration
-	HandlerFails             int
+	// Chances that a handler refuses or panics.
+	HandlerFails, HandlerPanics int
 }
 
 // step is something that happens at a time: an action of a client or a backend, or a fault. Number tells what it is
@@ -65,7 +68,7 @@ var kinds = []stepKind{
 	{"reset", 8}, {"half open", 3}, {"slow", 3}, {"read", 4},
 	{"sever", 3}, {"mend", 4}, {"crash", 1}, {"stop", 1}, {"drain", 1}, {"start", 4}, {"partition", 1}, {"heal", 2},
 	{"engine down", 1}, {"engine up", 2}, {"replicate", 3}, {"failover", 1},
-	{"kick", 2}, {"take away", 2}, {"presence", 3},
+	{"kick", 2}, {"take away", 3}, {"give", 3}, {"expire", 1}, {"survey", 2}, {"ask", 8}, {"trick", 6},
 }
 
 // on returns the plan for another engine, with the faults that this engine has beside.
@@ -85,8 +88,9 @@ func newPlan(seed uint64) *plan {
 	p.Network = settings{
 		Lag: ms(20), Jitter: ms(60), EngineLag: ms(3), EngineJitter: ms(20),
 		Loss: rarely(r, 60), Double: rarely(r, 30), Mute: rarely(r, 20), Fail: rarely(r, 40),
-		HandlerDelay: ms(100), HandlerFails: rarely(r, 60),
+		HandlerDelay: ms(100), HandlerFails: rarely(r, 60), HandlerPanics: rarely(r, 20),
 	}
+	p.Models, p.Rude = 500, rarely(r, 300)
 	p.draw(r, 50+r.IntN(400), kinds)
 	p.Strikes = strikes(seed)
 	return p

@@ -21,21 +21,24 @@ import (
 // run is one simulation.
 type run struct {
 	*scheduler
-	plan     *plan
-	log      *log
-	net      *network
-	engine   engineServer
-	machines []*machine
-	users    []*user
-	book     *book
-	failures []string
-	healed   bool
-	ending   int // nodes and clients that end
-	count    int
-	chance   *rand.Rand
-	choices  map[string]*rand.Rand
-	seen     map[string]int // how many times each moment has come
-	pairs    pairs
+	plan        *plan
+	log         *log
+	net         *network
+	engine      engineServer
+	machines    []*machine
+	users       []program
+	book        *book
+	application *application
+	orders      *orders
+	began       map[string]map[string]int // client ID, channel: how often the client was told that it is subscribed
+	failures    []string
+	healed      bool
+	ending      int // nodes and clients that end
+	count       int
+	chance      *rand.Rand
+	choices     map[string]*rand.Rand
+	seen        map[string]int // how many times each moment has come
+	pairs       pairs
 }
 
 // chances is the source of identifiers and pauses of nodes and clients. A pause depends on the time alone, an identifier
@@ -84,25 +87,28 @@ func simulate(p *plan, hit pairs, logged bool) (lines, failures []string) {
 	l := &log{scheduler: s, off: !logged}
 	n := p.Network
 	r := &run{
-		scheduler: s, plan: p, log: l, choices: map[string]*rand.Rand{}, seen: map[string]int{}, pairs: hit, chance: stream(p.Seed, "run"),
+		scheduler: s, plan: p, log: l, began: map[string]map[string]int{}, choices: map[string]*rand.Rand{}, seen: map[string]int{}, pairs: hit, chance: stream(p.Seed, "run"),
 		net:    &network{scheduler: s, log: l, seed: p.Seed, count: map[string]int{}, live: map[*conn]bool{}, lag: n.Lag, jitter: n.Jitter, window: 32 << 10},
 		engine: newEngine(s, l, p),
 	}
 	r.book = newBook(r.fail)
+	r.net.fail = r.fail
 	r.net.moment = func(name, client string) { r.moment(name, nil, r.named(client)) }
+	r.application = &application{r: r, clients: map[string]*served{}}
+	r.orders = &orders{r: r, list: map[string]*order{}}
 	for i := range p.Nodes {
 		m := &machine{name: fmt.Sprintf("n%d", i), down: true}
 		r.machines = append(r.machines, m)
 		r.start(m)
 	}
 	for i := range p.Clients {
-		u := r.newUser(i)
+		u := r.newProgram(i)
 		r.users = append(r.users, u)
-		s.after(time.Duration(r.chance.Int64N(int64(2*time.Second))), u.name, func() {
+		s.after(time.Duration(r.chance.Int64N(int64(2*time.Second))), u.user().name, func() {
 			u.connect()
-			for n, sub := range u.subs {
+			for n := range p.Channels {
 				if r.chance.IntN(3) > 0 {
-					s.after(time.Duration(n+1)*time.Microsecond, u.name, sub.Subscribe)
+					s.after(time.Duration(n+1)*time.Microsecond, u.user().name, func() { u.subscribe(fmt.Sprintf("ch%d", n)) })
 				}
 			}
 		})
@@ -159,7 +165,6 @@ func (r *run) step(st step) {
 	m := r.machines[st.Number%len(r.machines)]
 	u := r.users[st.Number%len(r.users)]
 	ch := fmt.Sprintf("ch%d", st.Other%r.plan.Channels)
-	sub := u.subs[st.Other%r.plan.Channels]
 	with := func(f func(*conn)) {
 		if all := r.net.of(nil); len(all) > 0 {
 			f(all[st.Number%len(all)])
@@ -168,17 +173,20 @@ func (r *run) step(st step) {
 	r.log.add("step", "%s %d %d", st.Kind, st.Number, st.Other)
 	switch st.Kind {
 	case "publish":
+		if st.Number%10 == 0 {
+			ch = serverChannel
+		}
 		r.publish(m, ch)
 	case "subscribe":
-		sub.Subscribe()
+		u.subscribe(ch)
 	case "unsubscribe":
-		sub.Unsubscribe()
+		u.unsubscribe(ch)
 	case "client publish":
 		u.publish(ch)
 	case "connect":
 		u.connect()
 	case "disconnect":
-		u.c.Disconnect()
+		u.disconnect()
 	case "reset":
 		with((*conn).reset)
 	case "half open":
@@ -211,29 +219,25 @@ func (r *run) step(st step) {
 		r.engine.replicate()
 	case "failover":
 		r.engine.failover()
-	case "kick":
-		r.kick(m, u)
-	case "take away":
-		r.takeAway(m, u, ch)
-	case "presence":
-		go func() { _, _ = u.c.Presence(context.Background(), ch) }()
+	case "kick", "take away", "expire":
+		r.command(m, u.user(), st.Kind, ch, st.Other)
+	case "give":
+		if st.Number%3 == 0 {
+			r.command(m, u.user(), "take away", serverChannel, st.Other)
+		} else {
+			r.command(m, u.user(), "give", serverChannel, st.Other)
+		}
+	case "survey":
+		r.survey(m)
+	case "ask":
+		u.ask([]protocol.Method{protocol.MethodPresence, protocol.MethodPresenceStats, protocol.MethodHistory, protocol.MethodRPC, protocol.MethodSend}[st.Number%5], ch)
+	case "trick":
+		if m, ok := u.(*model); ok {
+			m.trickWith(st.Other, ch)
+		}
 	default:
 		r.engine.fault(m.link, st)
 	}
-}
-
-// kick has the server API disconnect a user, who connects again.
-func (r *run) kick(m *machine, u *user) {
-	r.operate(m, "kick "+u.name, func(ctx context.Context, n *gyro.Node) error {
-		return n.Users().Disconnect(ctx, gyro.Target{User: u.name}, &gyro.DisconnectOptions{Disconnect: &protocol.DisconnectForceReconnect})
-	})
-}
-
-// takeAway has the server API unsubscribe a user, who subscribes again.
-func (r *run) takeAway(m *machine, u *user, ch string) {
-	r.operate(m, "unsubscribe "+u.name+" "+ch, func(ctx context.Context, n *gyro.Node) error {
-		return n.Users().Unsubscribe(ctx, gyro.Target{User: u.name}, ch, &gyro.Unsubscribe{Code: 2500, Reason: "again"})
-	})
 }
 
 // unite ends the partition of a node.
@@ -252,7 +256,7 @@ func (r *run) restart(m *machine) {
 }
 
 // operate is a call of the application on a node, by its server API.
-func (r *run) operate(m *machine, key string, do func(context.Context, *gyro.Node) error) {
+func (r *run) operate(m *machine, key string, do func(context.Context, *gyro.Node) error, done func(error)) {
 	if m.down {
 		return
 	}
@@ -261,7 +265,10 @@ func (r *run) operate(m *machine, key string, do func(context.Context, *gyro.Nod
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		err := do(ctx, node)
-		r.tell(m.name+" "+key, func() { r.log.add(m.name, "%s: %v", key, err) })
+		r.tell(m.name+" "+key, func() {
+			r.log.add(m.name, "%s: %v", key, err)
+			done(err)
+		})
 	}()
 }
 
@@ -307,21 +314,31 @@ func (r *run) heal() {
 		c.read()
 	}
 	for i, u := range r.users {
-		r.after(time.Duration(i)*time.Millisecond, u.name, u.connect)
-		for n, s := range u.subs {
-			if n%2 == 0 {
-				r.after(time.Duration(i)*time.Millisecond+time.Duration(n+1)*time.Microsecond, u.name, s.Subscribe)
-			}
+		at := time.Duration(i) * time.Millisecond
+		r.after(at, u.user().name, u.connect)
+		for n := 0; n < r.plan.Channels; n += 2 {
+			r.after(at+time.Duration(n+1)*time.Microsecond, u.user().name, func() { u.subscribe(fmt.Sprintf("ch%d", n)) })
 		}
 	}
 }
 
+func (r *run) channels() []string {
+	all := []string{serverChannel}
+	for i := range r.plan.Channels {
+		all = append(all, fmt.Sprintf("ch%d", i))
+	}
+	return all
+}
+
 // check asks the nodes what is true now.
 func (r *run) check() {
+	r.orders.check()
+	for _, c := range r.net.of(nil) {
+		c.wire.overdue(10 * time.Second)
+	}
 	waiting := 0
 	for _, m := range r.machines {
-		for i := range r.plan.Channels {
-			ch := fmt.Sprintf("ch%d", i)
+		for _, ch := range r.channels() {
 			waiting++
 			go func() {
 				h, err := m.node.History(context.Background(), ch, &gyro.HistoryFilter{})
@@ -364,6 +381,7 @@ func (r *run) finish() {
 	if r.ending > 0 {
 		r.fail("%d nodes and clients do not end", r.ending)
 	}
+	r.application.check()
 }
 
 func (r *run) left(m *machine) {

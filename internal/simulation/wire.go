@@ -1,0 +1,152 @@
+package simulation
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gyrohq/gyro/protocol"
+	"github.com/gyrohq/gyro/protocol/codec"
+)
+
+// wire is the book of one connection, over the frames of both ends: each command has one answer of its kind or the
+// connection ends, nothing comes before the answer to the connect command, and nothing of a channel comes unless the
+// client is subscribed to it.
+type wire struct {
+	net     *network
+	name    string
+	client  codec.ClientCodec
+	server  codec.Codec
+	waiting map[uint32]sentCommand
+	open    map[string]bool // channels
+	numbers map[int64]string
+	orders  map[string]bool // reasons of server API commands that were carried out
+	// The connect command was accepted, or refused, or a disconnect push has come. After garbage the client's commands
+	// do not count.
+	connected, refused, ended, garbage bool
+}
+
+type sentCommand struct {
+	method  protocol.Method
+	channel string
+	at      time.Duration
+}
+
+func newWire(n *network, name string, e protocol.Encoding) *wire {
+	return &wire{
+		net: n, name: name, client: codec.ForClient(e), server: codec.For(e),
+		waiting: map[uint32]sentCommand{}, open: map[string]bool{}, numbers: map[int64]string{}, orders: map[string]bool{},
+	}
+}
+
+// sent takes a frame of the client.
+func (w *wire) sent(frame []byte) {
+	for len(frame) > 0 && !w.garbage {
+		var cmd protocol.Command
+		rest, err := w.server.DecodeCommand(frame, &cmd)
+		if err != nil {
+			w.garbage = true
+			return
+		}
+		frame = rest
+		if m := cmd.Method(); cmd.ID != 0 && m != protocol.MethodSend {
+			w.waiting[cmd.ID] = sentCommand{m, cmd.Channel(), w.net.now()}
+		}
+	}
+}
+
+// came takes a frame of the node.
+func (w *wire) came(frame []byte) {
+	for len(frame) > 0 {
+		var r protocol.Reply
+		rest, err := w.client.DecodeReply(frame, &r)
+		if err != nil {
+			w.net.fail("%s: cannot decode what came: %v", w.name, err)
+			return
+		}
+		frame = rest
+		last := r.Push != nil && r.Push.Disconnect != nil
+		if w.ended || w.refused && !last {
+			w.net.fail("%s: more comes after the end: %+v", w.name, r)
+		}
+		switch {
+		case r.ID != 0:
+			w.answer(&r)
+		case last:
+			w.ended = true
+		case !w.connected:
+			w.net.fail("%s: comes before the answer to the connect command: %+v", w.name, r)
+		case r.Push != nil:
+			w.push(r.Push)
+		}
+	}
+}
+
+func (w *wire) answer(r *protocol.Reply) {
+	c, ok := w.waiting[r.ID]
+	delete(w.waiting, r.ID)
+	switch {
+	case !ok:
+		w.net.fail("%s: an answer to command %d, which has one or was never sent", w.name, r.ID)
+	case !w.connected && c.method != protocol.MethodConnect:
+		w.net.fail("%s: %v is answered before connect", w.name, c.method)
+	case r.Error != nil:
+		if r.Error.Code < 100 || r.Error.Message == "" {
+			w.net.fail("%s: %v is answered by the error %d %q", w.name, c.method, r.Error.Code, r.Error.Message)
+		}
+		w.refused = w.refused || c.method == protocol.MethodConnect
+	case r.Method() != c.method:
+		w.net.fail("%s: %v is answered by a result of %v", w.name, c.method, r.Method())
+	case r.Connect != nil:
+		w.connected = true
+		for ch := range r.Connect.Subs {
+			w.open[ch] = true
+		}
+	case r.Subscribe != nil:
+		if w.open[c.channel] {
+			w.net.fail("%s: subscribed to %s twice", w.name, c.channel)
+		}
+		w.open[c.channel] = true
+		w.numbers[r.Subscribe.ID] = c.channel
+	case r.Unsubscribe != nil:
+		delete(w.open, c.channel)
+	}
+}
+
+func (w *wire) push(p *protocol.Push) {
+	ch := p.Channel
+	if p.ID != 0 {
+		ch = w.numbers[p.ID]
+	}
+	switch {
+	case p.Subscribe != nil:
+		w.open[ch] = true
+	case p.Unsubscribe != nil:
+		delete(w.open, ch)
+		w.ordered(p.Unsubscribe.Reason)
+	case p.Pub != nil || p.Join != nil || p.Leave != nil:
+		if !w.open[ch] {
+			w.net.fail("%s: %+v comes without a subscription to %q", w.name, *p, ch)
+		}
+	}
+}
+
+// ordered checks that a command of the server API is done once.
+func (w *wire) ordered(reason string) {
+	if isOrder(reason) && w.orders[reason] {
+		w.net.fail("%s: %s is done twice", w.name, reason)
+	}
+	w.orders[reason] = true
+}
+
+// overdue checks that no command has waited for too long.
+func (w *wire) overdue(most time.Duration) {
+	if w.refused || w.ended || w.garbage {
+		return
+	}
+	for _, id := range slices.Sorted(maps.Keys(w.waiting)) {
+		if c := w.waiting[id]; w.net.now()-c.at > most {
+			w.net.fail("%s: %v of %q, command %d of %v, has no answer", w.name, c.method, c.channel, id, c.at)
+		}
+	}
+}
