@@ -1,6 +1,8 @@
 package session
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/gyrohq/gyro/channel"
@@ -81,7 +83,8 @@ func (s *Session) afterConnecting(e *effect.Connecting) effect.Effect {
 		return nil
 	}
 	attach := &effect.Attach{ID: e.ID, Connect: new(s.via.Result(e.Request, s.user, who.Data))}
-	for ch, opts := range who.Subs {
+	for _, ch := range slices.Sorted(maps.Keys(who.Subs)) { // in an order, as they share the room of the reply
+		opts := who.Subs[ch]
 		if !s.fits(ch) {
 			s.refuseConnect(e.ID, protocol.ErrorBadRequest)
 			return nil
