@@ -3,6 +3,7 @@ package simulation
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gyrohq/gyro/client"
@@ -14,6 +15,11 @@ type book struct {
 	channels map[string]*channelBook
 	clients  map[string]string // user -> ID of the connection
 	subs     map[[2]string]*subscriptionBook
+	lossy    bool // the engine loses events without a word
+	healed   time.Duration
+	count    int
+	filtered func(user, ch string) bool // tells that a user gets some publications alone
+	attempts map[[2]string]int          // by channel and client, or user: to subscribe again
 }
 
 type channelBook struct {
@@ -21,6 +27,10 @@ type channelBook struct {
 	acked  map[client.StreamPosition]string
 	known  map[string]bool
 	placed map[string][]client.StreamPosition // by data
+
+	triedAt, answeredAt map[string]int  // by data, in the order of the book
+	refused             map[string]bool // was not done
+	told                map[string]bool // to anybody
 }
 
 type subscriptionBook struct {
@@ -29,16 +39,28 @@ type subscriptionBook struct {
 	begun  client.StreamPosition
 	got    map[client.StreamPosition]bool
 	fresh  bool // never subscribed
+
+	since   time.Duration
+	last    client.StreamPosition // of what was told
+	told    map[string]bool       // since subscribed
+	newest  int                   // when the newest of them was tried
+	expects string
+	entries map[string]client.Publication
+	comings map[string]*int // by client
 }
 
 func newBook(fail func(format string, args ...any)) *book {
-	return &book{fail: fail, channels: map[string]*channelBook{}, clients: map[string]string{}, subs: map[[2]string]*subscriptionBook{}}
+	return &book{fail: fail, channels: map[string]*channelBook{}, clients: map[string]string{}, subs: map[[2]string]*subscriptionBook{}, attempts: map[[2]string]int{}}
 }
 
 func (b *book) channel(ch string) *channelBook {
 	c := b.channels[ch]
 	if c == nil {
-		c = &channelBook{map[client.StreamPosition]string{}, map[client.StreamPosition]string{}, map[string]bool{}, map[string][]client.StreamPosition{}}
+		c = &channelBook{
+			data: map[client.StreamPosition]string{}, acked: map[client.StreamPosition]string{}, known: map[string]bool{},
+			placed: map[string][]client.StreamPosition{}, triedAt: map[string]int{}, answeredAt: map[string]int{},
+			refused: map[string]bool{}, told: map[string]bool{},
+		}
 		b.channels[ch] = c
 	}
 	return c
@@ -52,11 +74,17 @@ func (b *book) sub(user, ch string) *subscriptionBook {
 	return b.subs[k]
 }
 
-func (b *book) tried(ch, data string)   { b.channel(ch).known[data] = true }
+func (b *book) tried(ch, data string) {
+	b.count++
+	c := b.channel(ch)
+	c.known[data], c.triedAt[data] = true, b.count
+}
+
 func (b *book) refused(ch, data string) {}
 
 // acknowledged is a publication whose publisher has its position.
 func (b *book) acknowledged(ch, data string, at client.StreamPosition) {
+	b.answered(ch, data)
 	c := b.channel(ch)
 	if at.Epoch == "" {
 		return
@@ -77,7 +105,7 @@ func (b *book) place(ch string, at client.StreamPosition, data string) {
 	if !slices.Contains(c.placed[data], at) {
 		c.placed[data] = append(c.placed[data], at)
 		for _, o := range c.placed[data] {
-			if o.Epoch == at.Epoch && o != at {
+			if o.Epoch == at.Epoch && o != at && c.known[data] {
 				b.fail("%s: %s is twice in the stream, at %v and %v", ch, data, o, at)
 			}
 		}
@@ -94,13 +122,20 @@ func (b *book) disconnected(user string) {
 	}
 }
 
-func (b *book) subscribed(_ time.Duration, user, ch string, at client.StreamPosition, recovered bool) {
+func (b *book) subscribed(now time.Duration, user, ch string, at client.StreamPosition, recovered bool) {
 	s := b.sub(user, ch)
-	if s.active {
+	k := sortOf(ch)
+	switch {
+	case !s.active:
+	case !k.server:
 		b.fail("%s: subscribed to %s twice", user, ch)
+	case at.Epoch == s.at.Epoch && at.Offset > s.at.Offset:
+		b.fail("%s: a new subscription to %s, in place of another, goes from %d to %d", user, ch, s.at.Offset, at.Offset)
 	}
-	s.active = true
-	if recovered {
+	b.tries(user, ch)
+	s.active, s.since = true, now
+	s.told, s.newest, s.expects, s.comings = map[string]bool{}, 0, "", map[string]*int{}
+	if recovered && k.sequence == gapless {
 		if s.fresh {
 			b.fail("%s: the first subscription to %s has recovered", user, ch)
 		}
@@ -111,6 +146,7 @@ func (b *book) subscribed(_ time.Duration, user, ch string, at client.StreamPosi
 		return // publications between come behind
 	}
 	s.fresh, s.at, s.begun = false, at, at
+	clear(s.got)
 }
 
 func (b *book) unsubscribed(user, ch string) { b.sub(user, ch).active = false }
@@ -118,20 +154,33 @@ func (b *book) gap(user, ch string)          {}
 
 func (b *book) got(_ time.Duration, user, ch string, offset uint64, data string) {
 	s, c := b.sub(user, ch), b.channel(ch)
-	if !c.known[data] {
+	if !c.known[data] && !removal(data) && !strings.HasPrefix(ch, roster) {
 		b.fail("%s: %s has %s, which nobody published", user, ch, data)
 	}
 	if !s.active {
 		b.fail("%s: got %s of %s without a subscription", user, data, ch)
 	}
+	if c.refused[data] {
+		b.fail("%s: got %s of %s, which was suppressed", user, data, ch)
+	}
+	c.told[data] = true
+	if sortOf(ch).sequence == unnumbered {
+		b.unnumbered(s, user, ch, offset, data)
+		return
+	}
 	if offset == 0 {
 		b.fail("%s: %s of %s has no offset", user, data, ch)
 		return
 	}
-	if offset != s.at.Offset+1 {
+	sifts := b.filtered(user, ch)
+	if sortOf(ch).sequence == gapless && !sifts && offset != s.at.Offset+1 || offset <= s.at.Offset {
 		b.fail("%s: %s continues at %d after %d of %s", user, ch, offset, s.at.Offset, s.at.Epoch)
 	}
 	s.at.Offset = offset
+	s.last = s.at
+	if sifts {
+		b.gotFiltered(s, user, ch, data, s.at)
+	}
 	b.place(ch, s.at, data)
 }
 
@@ -139,6 +188,22 @@ func (b *book) got(_ time.Duration, user, ch string, offset uint64, data string)
 func (b *book) settled(ch string, top client.StreamPosition) {
 	for k, s := range b.subs {
 		if k[1] != ch || !s.active {
+			continue
+		}
+		switch sortOf(ch).sequence {
+		case unnumbered:
+			if s.expects != "" && !s.told[s.expects] {
+				b.fail("%s: has not got %s of %s", k[0], s.expects, ch)
+			}
+			continue
+		case rising:
+			if top.Offset > 0 && s.last != top {
+				b.fail("%s: has %d of %s as the newest in %s, the stream is at %d of %s", k[0], s.last.Offset, s.last.Epoch, ch, top.Offset, top.Epoch)
+			}
+			continue
+		}
+		if b.filtered(k[0], ch) {
+			b.sifted(s, k[0], ch)
 			continue
 		}
 		if s.at != top {
@@ -149,6 +214,9 @@ func (b *book) settled(ch string, top client.StreamPosition) {
 
 // present is the presence of a channel as a node tells it in the end: client IDs.
 func (b *book) present(node, ch string, ids []string) {
+	if !sortOf(ch).options.Presence {
+		return
+	}
 	want := []string{}
 	for k, s := range b.subs {
 		if k[1] == ch && s.active && b.clients[k[0]] != "" {

@@ -38,9 +38,11 @@ func (u *told) user() *told { return u }
 // user is a program with the Go client.
 type user struct {
 	told
-	c      *client.Client
-	subs   []*client.Subscription // of all channels
-	cancel context.CancelFunc
+	c       *client.Client
+	subs    []*client.Subscription // of all channels; nil for channels of the server
+	maps    map[string]*client.Map
+	fetches map[string]int // of tokens, by channel
+	cancel  context.CancelFunc
 }
 
 func (r *run) newProgram(i int) program {
@@ -55,8 +57,12 @@ func (r *run) newProgram(i int) program {
 }
 
 func (r *run) newUser(i int) *user {
-	u := &user{told: told{r: r, name: fmt.Sprintf("u%d", i)}}
+	u := &user{told: told{r: r, name: fmt.Sprintf("u%d", i)}, maps: map[string]*client.Map{}, fetches: map[string]int{}}
 	encoding := protocol.Encoding(i % 2)
+	token, getToken := u.name, (func(context.Context) (string, error))(nil)
+	if r.renewal(u.name) == byClient {
+		token, getToken = "", func(ctx context.Context) (string, error) { return u.token(ctx, "") }
+	}
 	c, err := client.NewOver(func(*client.Options) (client.Dialer, error) {
 		return client.Dialer{Name: func() string { return "simulated" }, Dial: func(ctx context.Context) (client.Conn, error) {
 			e, err := r.net.dial(ctx, u.name, r.anyMachine(u.name), encoding)
@@ -66,24 +72,25 @@ func (r *run) newUser(i int) *user {
 			return e, nil
 		}}, nil
 	}, client.Options{
-		Token: u.name, Encoding: encoding, Timeout: 3 * time.Second, MinDelay: 200 * time.Millisecond, MaxDelay: 2 * time.Second, PingWait: 2 * time.Second,
+		Token: token, GetToken: getToken, Encoding: encoding, Timeout: 3 * time.Second, MinDelay: 200 * time.Millisecond, MaxDelay: 2 * time.Second, PingWait: 2 * time.Second,
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
 		panic(err)
 	}
 	u.c = c
-	for ch := range r.plan.Channels {
-		s, err := c.NewSubscription(fmt.Sprintf("ch%d", ch), &client.SubscribeOptions{Delta: i%3 == 0})
-		if err != nil {
-			panic(err)
-		}
+	own := []*client.Subscription{}
+	for _, ch := range r.plan.Names {
+		s := u.subscriptionTo(ch, i%3 == 0)
 		u.subs = append(u.subs, s)
+		if s != nil {
+			own = append(own, s)
+		}
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	u.cancel = cancel
 	go func() {
-		for e := range c.Events(ctx, u.subs...) {
+		for e := range c.Events(ctx, own...) {
 			r.tell("user "+u.name, func() { u.heard(e) })
 		}
 	}()
@@ -116,28 +123,39 @@ func (u *told) heard(e client.Event) {
 		if began := u.r.began[b.clients[u.name]]; began != nil {
 			began[e.Channel]++
 		}
-		if e.Channel == serverChannel {
+		if sortOf(e.Channel).server {
 			b.unsubscribed(u.name, e.Channel) // the server may subscribe anew in its place
 		}
 		b.subscribed(now, u.name, e.Channel, e.Position, e.WasRecovering && e.Recovered)
 	case client.SubscribingEvent:
 		u.r.log.add(u.name, "subscribing to %s: %v", e.Channel, e.Reason)
 		b.unsubscribed(u.name, e.Channel)
+		b.tries(u.name, e.Channel)
 	case client.UnsubscribedEvent:
 		u.r.log.add(u.name, "unsubscribed from %s: %v", e.Channel, e.Reason)
 		b.unsubscribed(u.name, e.Channel)
 	case client.PublicationEvent:
-		u.r.log.add(u.name, "got %s of %s at %d", e.Data, e.Channel, e.Offset)
+		u.r.log.add(u.name, "got %s%s of %s at %d", e.Key, e.Data, e.Channel, e.Offset)
+		if e.Key != "" {
+			b.changed(now, u.name, e.Channel, e.Publication)
+			return
+		}
 		b.got(now, u.name, e.Channel, e.Offset, string(e.Data))
+	case client.StateEvent:
+		u.r.log.add(u.name, "got the state of %s: %d entries", e.Channel, len(e.Entries))
+		b.state(u.name, e.Channel, e.Entries)
 	case client.GapEvent:
 		u.r.log.add(u.name, "gap in %s from %d to %d of %s", e.Channel, e.From.Offset, e.To.Offset, e.To.Epoch)
 		b.gap(u.name, e.Channel)
 	case client.JoinEvent:
 		u.r.log.add(u.name, "%s joins %s", e.Info.Client, e.Channel)
+		b.joined(u.name, e.Channel, e.Info.Client, e.Info.User)
 	case client.LeaveEvent:
 		u.r.log.add(u.name, "%s leaves %s", e.Info.Client, e.Channel)
+		b.left(u.name, e.Channel, e.Info.Client)
 	case client.ErrorEvent:
 		u.r.log.add(u.name, "error %d in %q", e.Code, e.Channel)
+		b.tries(u.name, e.Channel)
 	}
 }
 
@@ -148,8 +166,7 @@ func (u *user) connect() {
 func (u *user) disconnect() { u.c.Disconnect() }
 
 func (u *user) subscription(ch string) *client.Subscription {
-	i := slices.IndexFunc(u.subs, func(s *client.Subscription) bool { return s.Channel() == ch })
-	return u.subs[i]
+	return u.subs[slices.Index(u.r.plan.Names, ch)]
 }
 
 func (u *user) subscribe(ch string)   { u.subscription(ch).Subscribe() }
@@ -172,6 +189,9 @@ func (u *told) payload(ch string) string {
 func (u *told) published(ch, data string, err error) {
 	var e *client.Error
 	u.r.log.add(u.name, "published to %s: %v", ch, err)
+	if err == nil {
+		u.r.book.answered(ch, data)
+	}
 	if errors.As(err, &e) && e.Code >= 100 {
 		u.r.book.refused(ch, data)
 	}

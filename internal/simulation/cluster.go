@@ -34,9 +34,9 @@ func (r *run) start(m *machine) {
 	m.link = r.engine.connect(life, func(call string) { r.moment(call, m, nil) })
 	node, err := gyro.New(gyro.Config{
 		Handlers: r.handlers(), Interceptors: []gyro.Interceptor{r.application.watch(m)}, Engine: m.link.engine(), Name: m.name, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Channel:      func(string) gyro.ChannelOptions { return r.channelOptions() },
+		Channel:      func(ch string) gyro.ChannelOptions { return sortOf(ch).history },
 		PingInterval: 5 * time.Second, PongTimeout: 2 * time.Second, StaleCloseDelay: 3 * time.Second,
-		PresenceUpdateInterval: 3 * time.Second, PositionCheckDelay: 3 * time.Second,
+		PresenceUpdateInterval: 3 * time.Second, ExpiredCloseDelay: 2 * time.Second, ExpiredSubCloseDelay: 2 * time.Second, PositionCheckDelay: 3 * time.Second,
 		QueueMaxSize: 64 << 10, FlightRecorder: -1, Loops: 1 + m.lives%3,
 	})
 	if err != nil {
@@ -124,8 +124,4 @@ func (r *run) end(node *gyro.Node, within time.Duration, then func()) {
 			}
 		})
 	}()
-}
-
-func (r *run) channelOptions() gyro.ChannelOptions {
-	return gyro.ChannelOptions{HistorySize: 50, HistoryTTL: time.Minute, HistoryMetaTTL: time.Hour}
 }

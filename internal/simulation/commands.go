@@ -12,9 +12,6 @@ import (
 	"github.com/gyrohq/gyro"
 )
 
-// serverChannel is the channel to which the server subscribes clients.
-const serverChannel = "server"
-
 // orders is the book of the commands of the server API.
 type orders struct {
 	r    *run
@@ -132,7 +129,7 @@ func (r *run) command(m *machine, u *told, kind, ch string, other int) {
 			code := []uint32{2500, 2000, 2599}[other%3]
 			err = n.Users().Unsubscribe(ctx, target, ch, &gyro.Unsubscribe{Code: code, Reason: c.reason})
 		case "give":
-			o := r.subscribeOptions()
+			o := r.optionsOf(u.name, ch)
 			err = n.Users().Subscribe(ctx, target, ch, &o)
 		case "expire":
 			err = n.Users().Refresh(ctx, target, &gyro.RefreshOptions{Expired: other%2 == 0, ExpireAt: time.Now().Add(3 * time.Second)})

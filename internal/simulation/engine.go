@@ -32,6 +32,8 @@ type engineServer interface {
 	failover()
 	fault(l nodeLink, st step) // of one engine alone
 	heal()                     // ends all faults
+	sweep()                    // removes what has expired, again and again
+	rest(resting bool)         // whether nothing expires
 }
 
 // nodeLink is a node's end of an engine, and its network to the server.
@@ -67,6 +69,7 @@ type engine struct {
 	replica *store // older; failover makes it the store
 	links   []*link
 	down    bool
+	resting bool
 
 	lag, jitter time.Duration
 	timeout     time.Duration // of calls
@@ -98,17 +101,16 @@ type link struct {
 	eventAt    time.Duration
 	requestAt  time.Duration
 	once       sync.Once
-	counts     map[string]int // of keys
 }
 
 type pending struct {
-	key   string
-	count int        // of calls with this key
-	done  chan error // has room for one
+	key  string
+	done chan error // has room for one
 }
 
 func (e *engine) halt()                { e.down = true }
 func (e *engine) resume(int)           { e.down = false }
+func (e *engine) rest(resting bool)    { e.resting = resting }
 func (e *engine) replicate()           { e.replica = e.store.clone() }
 func (e *engine) fault(nodeLink, step) {}
 func (e *engine) heal()                { e.down, e.loss, e.double, e.mute, e.fail = false, 0, 0, 0, 0 }
@@ -122,7 +124,7 @@ func (l *link) kill() {
 
 func (e *engine) connect(name string, moment func(string)) nodeLink {
 	l := &link{
-		e: e, name: name, moment: moment, counts: map[string]int{},
+		e: e, name: name, moment: moment,
 		ended: make(chan struct{}), events: make(chan func(), 1<<16), pending: map[*pending]bool{}, subscribed: map[string]bool{}, wanted: map[string]bool{},
 	}
 	e.links = append(e.links, l)
@@ -134,10 +136,9 @@ func (l *link) pace(r *rand.Rand) time.Duration {
 }
 
 // fate returns the source of chance of one thing that happens to the link. It does not depend on other things that
-// happen at the same moment, because their order may differ.
+// happen at the same moment, because their order may differ: equal things have equal fates then.
 func (l *link) fate(key string) *rand.Rand {
-	l.counts[key]++
-	return stream(l.e.seed, fmt.Sprint(l.name, " ", key, " ", l.counts[key]))
+	return stream(l.e.seed, fmt.Sprint(l.name, " ", key, " ", int64(l.e.now())))
 }
 
 // call has the server do something, and waits for the answer. key tells calls apart that come at one moment.
@@ -166,6 +167,9 @@ func (l *link) call(ctx context.Context, key string, do func() error) error {
 // request is on the scheduler: the call leaves the node.
 func (l *link) request(p *pending, key string, do func() error) {
 	if l.cut {
+		if !l.dead {
+			l.e.log.add(l.name, "engine? %s, without a connection", key)
+		}
 		l.e.after(0, l.name+" "+key, func() { p.done <- errCut })
 		return
 	}
@@ -175,7 +179,6 @@ func (l *link) request(p *pending, key string, do func() error) {
 	l.moment("engine " + kind)
 	l.e.log.add(l.name, "engine? %s", key)
 	fate := l.fate(key)
-	p.count = l.counts[key]
 	at := max(l.e.now()+l.pace(fate), l.requestAt)
 	l.requestAt = at
 	chance := fate.IntN(1000)
@@ -219,9 +222,7 @@ func (l *link) sever() {
 	}
 	l.cut = true
 	l.e.log.add(l.name, "engine: connection lost")
-	all := slices.SortedFunc(maps.Keys(l.pending), func(a, b *pending) int {
-		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.count, b.count))
-	})
+	all := slices.SortedFunc(maps.Keys(l.pending), func(a, b *pending) int { return cmp.Compare(a.key, b.key) })
 	for _, p := range all { // one after the other, as the order matters to the node
 		l.e.after(0, l.name+" "+p.key, func() { l.answer(p, errCut) })
 	}
@@ -265,8 +266,9 @@ func (l *link) deliver() {
 	}
 }
 
-// publish sends an event to all nodes that are subscribed to a channel. Some get it twice, or never.
-func (e *engine) publish(ch string, f func(broker.EventHandler)) {
+// publish sends an event to all nodes that are subscribed to a channel. Some never get it, and some get a publication of a
+// stream twice.
+func (e *engine) publish(ch string, twice bool, f func(broker.EventHandler)) {
 	for _, l := range e.links {
 		if !l.subscribed[ch] || l.cut {
 			continue
@@ -277,7 +279,7 @@ func (e *engine) publish(ch string, f func(broker.EventHandler)) {
 			continue
 		}
 		l.event(f)
-		if chance >= 1000-e.double {
+		if twice && chance >= 1000-e.double {
 			e.log.add(l.name, "engine: event of %s comes twice", ch)
 			l.event(f)
 		}
@@ -296,6 +298,7 @@ func (e *engine) failover() {
 			delete(e.replica.streams, ch)
 		}
 	}
+	e.store.returned(e.replica, lost)
 	e.store = e.replica
 	e.replica = e.store.clone()
 	e.log.add("engine", "failover: %d streams lost something", len(lost))
@@ -309,7 +312,7 @@ func (l *link) Broker() broker.Broker { return l }
 
 // Describe implements broker.Engine.
 func (l *link) Describe() broker.Traits {
-	return broker.Traits{Name: "simulated", History: true, Idempotency: true, Versions: true, Delta: true, Presence: (*presence)(l), Control: l}
+	return broker.Traits{Name: "simulated", History: true, Idempotency: true, Versions: true, Delta: true, Maps: (*keeper)(l), Presence: (*presence)(l), Control: l}
 }
 
 // Run implements broker.Broker.
@@ -358,7 +361,7 @@ func (l *link) Publish(ctx context.Context, ch string, pub *channel.Publication,
 		var event *broker.PublicationEvent
 		copied := *pub
 		if res, event = l.e.store.publish(l.e.now(), ch, &copied, o); event != nil {
-			l.e.publish(ch, func(h broker.EventHandler) { h.HandlePublication(ch, *event) })
+			l.e.publish(ch, event.Epoch != "", func(h broker.EventHandler) { h.HandlePublication(ch, *event) })
 		}
 		return nil
 	})
@@ -368,7 +371,7 @@ func (l *link) Publish(ctx context.Context, ch string, pub *channel.Publication,
 // PublishJoin implements broker.Broker.
 func (l *link) PublishJoin(ctx context.Context, ch string, info *channel.ClientInfo) error {
 	return l.call(ctx, "join "+ch+" "+info.Client, func() error {
-		l.e.publish(ch, func(h broker.EventHandler) { h.HandleJoin(ch, info) })
+		l.e.publish(ch, false, func(h broker.EventHandler) { h.HandleJoin(ch, info) })
 		return nil
 	})
 }
@@ -376,7 +379,7 @@ func (l *link) PublishJoin(ctx context.Context, ch string, info *channel.ClientI
 // PublishLeave implements broker.Broker.
 func (l *link) PublishLeave(ctx context.Context, ch string, info *channel.ClientInfo) error {
 	return l.call(ctx, "leave "+ch+" "+info.Client, func() error {
-		l.e.publish(ch, func(h broker.EventHandler) { h.HandleLeave(ch, info) })
+		l.e.publish(ch, false, func(h broker.EventHandler) { h.HandleLeave(ch, info) })
 		return nil
 	})
 }

@@ -176,12 +176,20 @@ func (r *run) handlers() gyro.Handlers {
 	return gyro.Handlers{
 		Connecting: r.connecting,
 		Connected:  func(context.Context, *gyro.Client) {},
-		Subscribe: func(context.Context, *gyro.Client, gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
-			return gyro.SubscribeReply{Options: r.subscribeOptions()}, nil
+		Subscribe: func(_ context.Context, c *gyro.Client, e gyro.SubscribeEvent) (reply gyro.SubscribeReply, err error) {
+			reply.Options = r.optionsOf(c.UserID(), e.Channel)
+			err = r.expiring(c.UserID(), e.Channel, e.Token, &reply)
+			return reply, err
 		},
 		Unsubscribed: func(context.Context, *gyro.Client, gyro.UnsubscribeEvent) {},
-		Publish: func(context.Context, *gyro.Client, gyro.PublishEvent) (gyro.PublishReply, error) {
-			return gyro.PublishReply{}, nil
+		Publish: func(_ context.Context, _ *gyro.Client, e gyro.PublishEvent) (gyro.PublishReply, error) {
+			return gyro.PublishReply{Options: gyro.PublishOptions{Tags: tags(string(e.Data))}}, nil
+		},
+		MapChange: func(_ context.Context, _ *gyro.Client, e gyro.MapChangeEvent) (gyro.MapChangeReply, error) {
+			if sortOf(e.Channel).changes == nil {
+				return gyro.MapChangeReply{}, protocol.ErrorNotAvailable
+			}
+			return gyro.MapChangeReply{Options: *sortOf(e.Channel).changes}, nil
 		},
 		Presence: func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceReply, error) {
 			return gyro.PresenceReply{}, nil
@@ -194,8 +202,11 @@ func (r *run) handlers() gyro.Handlers {
 		},
 		RPC:     func(_ context.Context, _ *gyro.Client, e gyro.RPCEvent) ([]byte, error) { return e.Data, nil },
 		Message: func(context.Context, *gyro.Client, []byte) error { return nil },
-		Refresh: func(context.Context, *gyro.Client, gyro.RefreshEvent) (gyro.RefreshReply, error) {
-			return gyro.RefreshReply{ExpireAt: time.Now().Add(5 * time.Second)}, nil
+		Refresh: func(_ context.Context, c *gyro.Client, e gyro.RefreshEvent) (gyro.RefreshReply, error) {
+			return r.refresh(c.UserID(), e)
+		},
+		SubRefresh: func(_ context.Context, c *gyro.Client, e gyro.SubRefreshEvent) (gyro.SubRefreshReply, error) {
+			return r.subRefresh(c.UserID(), e)
 		},
 		Survey: func(_ context.Context, e gyro.SurveyEvent) (gyro.SurveyReply, error) {
 			return gyro.SurveyReply{Data: e.Data}, nil
@@ -204,21 +215,18 @@ func (r *run) handlers() gyro.Handlers {
 	}
 }
 
-func (r *run) subscribeOptions() gyro.SubscribeOptions {
-	return gyro.SubscribeOptions{Recoverable: true, Presence: true, EmitJoinLeave: true, PushJoinLeave: true, AllowDelta: true}
-}
-
 // connecting gives some clients an end, and some a subscription.
 func (r *run) connecting(_ context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
-	reply := gyro.ConnectReply{Credentials: &gyro.Credentials{UserID: e.Token}}
-	if hash("expires "+e.Token)%4 == 0 {
-		reply.Credentials.ExpireAt = time.Now().Add(4 * time.Second)
-		reply.ClientSideRefresh = e.Name == "model"
+	user, end, err := read(e.Token)
+	renewal := r.renewal(user)
+	if renewal == byServer || e.Name == "model" && hash("expires "+user)%4 == 0 {
+		end = r.expiry(user)
 	}
-	if hash("subscription "+e.Token)%3 == 0 {
-		reply.Subscriptions = map[string]gyro.SubscribeOptions{serverChannel: r.subscribeOptions()}
-	}
-	return reply, nil
+	return gyro.ConnectReply{
+		Credentials:       &gyro.Credentials{UserID: user, ExpireAt: end},
+		Subscriptions:     r.granted(user),
+		ClientSideRefresh: renewal == byClient || e.Name == "model",
+	}, err
 }
 
 var refusals = []error{

@@ -183,14 +183,14 @@ func (r *run) harm(fault string, m *machine) {
 
 // act is a deed of a client, or of an operator to a client.
 func (r *run) act(fault string, m *machine, u program) {
-	ch := fmt.Sprintf("ch%d", r.chance.IntN(r.plan.Channels))
+	ch := r.plan.Names[r.chance.IntN(len(r.plan.Names))]
 	switch fault {
 	case "disconnect":
 		u.disconnect()
 		r.after(time.Second, u.user().name, u.connect)
 	case "unsubscribe":
-		u.unsubscribe(ch)
-		r.after(time.Second, u.user().name, func() { u.subscribe(ch) })
+		r.unsubscribe(m, u, ch)
+		r.after(time.Second, u.user().name, func() { r.subscribe(m, u, ch) })
 	case "close":
 		u.close()
 	default:

@@ -20,9 +20,10 @@ type plan struct {
 	Engine   string
 	Nodes    int
 	Clients  int
-	Channels int
-	Models   int // of 1,000 clients: models of the public SDKs
-	Rude     int // of 1,000 clients: models of SDKs with faults
+	Models   int      // of 1,000 clients: models of the public SDKs
+	Rude     int      // of 1,000 clients: models of SDKs with faults
+	Names    []string // of the channels
+	Expiring bool     // tokens expire
 	Network  settings
 	Steps    []step
 	Strikes  []strike
@@ -68,7 +69,7 @@ var kinds = []stepKind{
 	{"reset", 8}, {"half open", 3}, {"slow", 3}, {"read", 4},
 	{"sever", 3}, {"mend", 4}, {"crash", 1}, {"stop", 1}, {"drain", 1}, {"start", 4}, {"partition", 1}, {"heal", 2},
 	{"engine down", 1}, {"engine up", 2}, {"replicate", 3}, {"failover", 1},
-	{"kick", 2}, {"take away", 3}, {"give", 3}, {"expire", 1}, {"survey", 2}, {"ask", 8}, {"trick", 6},
+	{"kick", 2}, {"take away", 3}, {"give", 3}, {"expire", 1}, {"survey", 2}, {"ask", 8}, {"trick", 6}, {"clear", 1},
 }
 
 // on returns the plan for another engine, with the faults that this engine has beside.
@@ -76,6 +77,10 @@ func (p *plan) on(engine string) *plan {
 	if p.Engine = engine; engine == onRedis {
 		r := stream(p.Seed, "plan of Redis")
 		p.GoesBack = r.IntN(3) == 0
+		p.Names = nil // its server in the simulation has streams alone
+		for i := range 1 + r.IntN(5) {
+			p.Names = append(p.Names, fmt.Sprint("ch", i))
+		}
 		p.draw(r, len(p.Steps)/8, redisKinds)
 	}
 	return p
@@ -83,7 +88,7 @@ func (p *plan) on(engine string) *plan {
 
 func newPlan(seed uint64) *plan {
 	r := stream(seed, "plan")
-	p := &plan{Seed: seed, Engine: onReference, Nodes: 1 + r.IntN(5), Clients: 10 + r.IntN(30), Channels: 1 + r.IntN(5)}
+	p := &plan{Seed: seed, Engine: onReference, Nodes: 1 + r.IntN(5), Clients: 10 + r.IntN(30), Names: newChannels(r), Expiring: r.IntN(3) == 0}
 	ms := func(most int) time.Duration { return time.Duration(r.IntN(most+1)) * time.Millisecond }
 	p.Network = settings{
 		Lag: ms(20), Jitter: ms(60), EngineLag: ms(3), EngineJitter: ms(20),

@@ -409,3 +409,8 @@ func (s *redisServer) eval(verb string, args []string) any {
 	}
 	return s.lua.eval(script, args[2:2+n], args[2+n:])
 }
+
+// sweep does nothing: the data of the simulated Redis expire when they are read.
+func (s *redisServer) sweep() {}
+
+func (s *redisServer) rest(bool) {}

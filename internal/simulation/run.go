@@ -92,6 +92,7 @@ func simulate(p *plan, hit pairs, logged bool) (lines, failures []string) {
 		engine: newEngine(s, l, p),
 	}
 	r.book = newBook(r.fail)
+	r.book.lossy, r.book.filtered = n.Loss > 0, r.filtered
 	r.net.fail = r.fail
 	r.net.moment = func(name, client string) { r.moment(name, nil, r.named(client)) }
 	r.application = &application{r: r, clients: map[string]*served{}}
@@ -106,20 +107,24 @@ func simulate(p *plan, hit pairs, logged bool) (lines, failures []string) {
 		r.users = append(r.users, u)
 		s.after(time.Duration(r.chance.Int64N(int64(2*time.Second))), u.user().name, func() {
 			u.connect()
-			for n := range p.Channels {
-				if r.chance.IntN(3) > 0 {
-					s.after(time.Duration(n+1)*time.Microsecond, u.user().name, func() { u.subscribe(fmt.Sprintf("ch%d", n)) })
+			for n, ch := range p.Names {
+				if r.chance.IntN(3) > 0 && !sortOf(ch).server {
+					s.after(time.Duration(n+1)*time.Microsecond, u.user().name, func() { u.subscribe(ch) })
 				}
 			}
 		})
 	}
+	s.after(time.Second, "engine sweep", r.engine.sweep)
 	for i, st := range p.Steps {
 		s.after(st.At, fmt.Sprintf("step %04d", i), func() { r.step(st) })
 	}
 	s.run(chaos)
 	r.heal()
+	s.after(5*time.Second, "probe", r.probe)
+	s.after(quiet-time.Second, "rest", func() { r.engine.rest(true) })
 	s.run(chaos + quiet)
 	r.check()
+	r.engine.rest(false)
 	r.finish()
 	return l.lines, r.failures
 }
@@ -164,7 +169,7 @@ func (n *network) of(m *machine) []*conn {
 func (r *run) step(st step) {
 	m := r.machines[st.Number%len(r.machines)]
 	u := r.users[st.Number%len(r.users)]
-	ch := fmt.Sprintf("ch%d", st.Other%r.plan.Channels)
+	ch := r.plan.Names[st.Other%len(r.plan.Names)]
 	with := func(f func(*conn)) {
 		if all := r.net.of(nil); len(all) > 0 {
 			f(all[st.Number%len(all)])
@@ -173,16 +178,25 @@ func (r *run) step(st step) {
 	r.log.add("step", "%s %d %d", st.Kind, st.Number, st.Other)
 	switch st.Kind {
 	case "publish":
-		if st.Number%10 == 0 {
-			ch = serverChannel
-		}
-		r.publish(m, ch)
+		r.publish(m, ch, st.Number)
 	case "subscribe":
-		u.subscribe(ch)
+		r.subscribe(m, u, ch)
 	case "unsubscribe":
-		u.unsubscribe(ch)
+		r.unsubscribe(m, u, ch)
 	case "client publish":
-		u.publish(ch)
+		switch {
+		case strings.HasPrefix(ch, roster):
+		case sortOf(ch).changes != nil:
+			if u, is := u.(*user); is {
+				u.change(ch, st.Number)
+			}
+		default:
+			u.publish(ch)
+		}
+	case "clear":
+		if sortOf(ch).changes != nil && !strings.HasPrefix(ch, roster) {
+			r.operate(m, "clear "+ch, func(ctx context.Context, n *gyro.Node) error { return n.Maps().Clear(ctx, ch) }, func(error) {})
+		}
 	case "connect":
 		u.connect()
 	case "disconnect":
@@ -222,10 +236,8 @@ func (r *run) step(st step) {
 	case "kick", "take away", "expire":
 		r.command(m, u.user(), st.Kind, ch, st.Other)
 	case "give":
-		if st.Number%3 == 0 {
-			r.command(m, u.user(), "take away", serverChannel, st.Other)
-		} else {
-			r.command(m, u.user(), "give", serverChannel, st.Other)
+		if of := r.serverChannels(); len(of) > 0 {
+			r.subscribe(m, u, of[st.Other%len(of)])
 		}
 	case "survey":
 		r.survey(m)
@@ -273,7 +285,14 @@ func (r *run) operate(m *machine, key string, do func(context.Context, *gyro.Nod
 }
 
 // publish has the backend publish, again and again until it succeeds, with an idempotency key.
-func (r *run) publish(m *machine, ch string) {
+func (r *run) publish(m *machine, ch string, number int) {
+	switch {
+	case strings.HasPrefix(ch, roster):
+		return
+	case sortOf(ch).changes != nil:
+		r.change(m, ch, number)
+		return
+	}
 	r.count++
 	data := fmt.Sprintf(`{"id":"backend-%d","text":"the same in all publications, so that deltas are small"}`, r.count)
 	r.book.tried(ch, data)
@@ -288,12 +307,12 @@ func (r *run) attempt(m *machine, ch, data string, attempt int) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		res, err := node.Publish(ctx, ch, []byte(data), &gyro.PublishOptions{IdempotencyKey: data, Delta: true})
+		res, err := node.Publish(ctx, ch, []byte(data), &gyro.PublishOptions{IdempotencyKey: data, Delta: sortOf(ch).history.HistorySize > 0, Tags: tags(data)})
 		r.tell("backend "+data, func() {
 			r.log.add("backend", "published %s to %s: %d of %s, %v", data, ch, res.Position.Offset, res.Position.Epoch, err)
 			if err == nil {
 				r.book.acknowledged(ch, data, client.StreamPosition(res.Position))
-			} else if attempt < 3 {
+			} else if attempt < 3 && sortOf(ch).sequence != unnumbered { // a failover would forget the idempotency key
 				r.after(time.Second, "backend "+data, func() { r.attempt(r.machines[(attempt+1)%len(r.machines)], ch, data, attempt+1) })
 			}
 		})
@@ -303,7 +322,7 @@ func (r *run) attempt(m *machine, ch, data string, attempt int) {
 // heal ends all faults.
 func (r *run) heal() {
 	r.log.add("step", "all faults end")
-	r.healed = true
+	r.healed, r.book.healed = true, r.now()
 	r.engine.heal()
 	for _, m := range r.machines {
 		r.unite(m)
@@ -316,18 +335,17 @@ func (r *run) heal() {
 	for i, u := range r.users {
 		at := time.Duration(i) * time.Millisecond
 		r.after(at, u.user().name, u.connect)
-		for n := 0; n < r.plan.Channels; n += 2 {
-			r.after(at+time.Duration(n+1)*time.Microsecond, u.user().name, func() { u.subscribe(fmt.Sprintf("ch%d", n)) })
+		for n, ch := range r.plan.Names {
+			if n%2 == 0 && !sortOf(ch).server {
+				r.after(at+time.Duration(n+1)*time.Microsecond, u.user().name, func() { u.subscribe(ch) })
+			}
 		}
 	}
 }
 
-func (r *run) channels() []string {
-	all := []string{serverChannel}
-	for i := range r.plan.Channels {
-		all = append(all, fmt.Sprintf("ch%d", i))
-	}
-	return all
+// serverChannels are the channels to which the server subscribes clients.
+func (r *run) serverChannels() []string {
+	return slices.DeleteFunc(slices.Clone(r.plan.Names), func(ch string) bool { return !sortOf(ch).server })
 }
 
 // check asks the nodes what is true now.
@@ -338,10 +356,10 @@ func (r *run) check() {
 	}
 	waiting := 0
 	for _, m := range r.machines {
-		for _, ch := range r.channels() {
+		for _, ch := range r.plan.Names {
 			waiting++
 			go func() {
-				h, err := m.node.History(context.Background(), ch, &gyro.HistoryFilter{})
+				top, entries, err := r.content(m.node, ch)
 				all, err2 := m.node.Presence(context.Background(), ch)
 				r.tell("check "+m.name+" "+ch, func() {
 					waiting--
@@ -349,7 +367,8 @@ func (r *run) check() {
 						r.fail("%s: history of %s: %v, presence: %v", m.name, ch, err, err2)
 						return
 					}
-					r.book.settled(ch, client.StreamPosition(h.Top))
+					r.book.settled(ch, top)
+					r.book.converged(ch, entries)
 					r.book.present(m.name, ch, slices.Collect(maps.Keys(all)))
 				})
 			}()
@@ -372,8 +391,8 @@ func (r *run) finish() {
 		u.close()
 	}
 	r.scheduler.run(r.now() + 3*time.Second)
+	r.idle()
 	for _, m := range r.machines {
-		r.left(m)
 		m.down = true
 		r.end(m.node, 5*time.Second, func() {})
 	}
@@ -382,10 +401,4 @@ func (r *run) finish() {
 		r.fail("%d nodes and clients do not end", r.ending)
 	}
 	r.application.check()
-}
-
-func (r *run) left(m *machine) {
-	if n := m.node.NumClients(); n != 0 {
-		r.fail("%s: %d clients are left", m.name, n)
-	}
 }

@@ -123,9 +123,14 @@ func shrink(p *plan, fails func(*plan) bool, until time.Time) *plan {
 		}
 	}
 	for _, n := range []func(*plan) *int{
-		func(p *plan) *int { return &p.Clients }, func(p *plan) *int { return &p.Nodes }, func(p *plan) *int { return &p.Channels },
+		func(p *plan) *int { return &p.Clients }, func(p *plan) *int { return &p.Nodes },
 	} {
 		for *n(p) > 1 && (try(func(s *plan) { *n(s) /= 2 }) || try(func(s *plan) { *n(s)-- })) {
+		}
+	}
+	for at := 0; at < len(p.Names) && len(p.Names) > 1; {
+		if !try(func(s *plan) { s.Names = slices.Delete(s.Names, at, at+1) }) {
+			at++
 		}
 	}
 	for i := range reflect.TypeFor[settings]().NumField() {
@@ -136,10 +141,10 @@ func shrink(p *plan, fails func(*plan) bool, until time.Time) *plan {
 
 func (p *plan) clone() *plan {
 	c := *p
-	c.Steps, c.Strikes = slices.Clone(p.Steps), slices.Clone(p.Strikes)
+	c.Steps, c.Strikes, c.Names = slices.Clone(p.Steps), slices.Clone(p.Strikes), slices.Clone(p.Names)
 	return &c
 }
 
 func (p *plan) String() string {
-	return fmt.Sprintf("seed %d: %d nodes, %d clients, %d channels, %d steps, strikes %v, %+v", p.Seed, p.Nodes, p.Clients, p.Channels, len(p.Steps), p.Strikes, p.Network)
+	return fmt.Sprintf("seed %d: %d nodes, %d clients, channels %q, %d steps, strikes %v, %+v", p.Seed, p.Nodes, p.Clients, p.Names, len(p.Steps), p.Strikes, p.Network)
 }

@@ -16,7 +16,8 @@ type store struct {
 	streams  map[string]*streamData
 	presence map[string]map[string]present
 	results  map[string]result // by channel and idempotency key
-	epochs   *int              // of all stores of a run: no epoch comes twice
+	maps     map[string]*mapData
+	epochs   *int // of all stores of a run: no epoch comes twice
 }
 
 type streamData struct {
@@ -39,7 +40,7 @@ type result struct {
 }
 
 func newStore() *store {
-	return &store{streams: map[string]*streamData{}, presence: map[string]map[string]present{}, results: map[string]result{}, epochs: new(int)}
+	return &store{streams: map[string]*streamData{}, presence: map[string]map[string]present{}, results: map[string]result{}, maps: map[string]*mapData{}, epochs: new(int)}
 }
 
 // clone is the state of a replica. Publications are immutable.
@@ -59,6 +60,9 @@ func (s *store) clone() *store {
 	}
 	for k, r := range s.results {
 		c.results[k] = r
+	}
+	for ch, m := range s.maps {
+		c.maps[ch] = m.clone()
 	}
 	return c
 }
@@ -96,7 +100,6 @@ func (s *store) publish(now time.Duration, ch string, pub *channel.Publication, 
 	event := &broker.PublicationEvent{Pub: pub, Delta: o.Delta}
 	if o.HistorySize > 0 && o.HistoryTTL > 0 && !o.SkipHistory {
 		st := s.stream(now, ch, o.HistoryMetaTTL)
-		st.until = now + o.HistoryTTL
 		if v := pub.Version; v > 0 && v <= st.version && (o.VersionEpoch == "" || o.VersionEpoch == st.versionEpoch) {
 			return broker.PublishResult{Position: st.position(), Suppressed: broker.SuppressVersion}, nil
 		}
@@ -106,11 +109,8 @@ func (s *store) publish(now time.Duration, ch string, pub *channel.Publication, 
 		if o.Delta && len(st.pubs) > 0 {
 			event.Prev = st.pubs[len(st.pubs)-1]
 		}
-		st.top++
-		pub.Offset, event.Epoch = st.top, st.epoch
-		st.pubs = append(st.pubs, pub)
-		st.pubs = st.pubs[max(0, len(st.pubs)-o.HistorySize):]
-		res.Position = st.position()
+		st.append(now, pub, o.HistorySize, o.HistoryTTL)
+		event.Epoch, res.Position = st.epoch, st.position()
 	}
 	if o.IdempotencyKey != "" {
 		s.results[key] = result{res.Position, now + cmp.Or(o.IdempotencyTTL, time.Minute)}

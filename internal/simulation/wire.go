@@ -102,6 +102,7 @@ func (w *wire) answer(r *protocol.Reply) {
 		for ch := range r.Connect.Subs {
 			w.open[ch] = true
 		}
+	case r.Subscribe != nil && r.Subscribe.Phase != 0: // a page of a map; more follow
 	case r.Subscribe != nil:
 		if w.open[c.channel] {
 			w.net.fail("%s: subscribed to %s twice", w.name, c.channel)
