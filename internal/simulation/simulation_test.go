@@ -23,7 +23,7 @@ var (
 	steps   = flag.Int("steps", -1, "run no more than this many steps of a plan")
 	file    = flag.String("plan", "", "run the plan in this file alone")
 	trace   = flag.Bool("trace", false, "print the log of -plan")
-	engines = flag.String("engine", "", "the engine of all plans: reference or redis; empty: the seed decides")
+	engines = flag.String("engine", onReference, "the engine of all plans: reference or redis")
 	first   = flag.Uint64("first", 0, "the first seed of TestSeeds and TestSearch; 0: a new one")
 	seeds   = flag.Int("seeds", 20, "how many seeds TestSeeds runs")
 	search  = flag.Duration("search", 0, "how long TestSearch looks for seeds that fail")
@@ -74,17 +74,8 @@ func TestSeeds(t *testing.T) {
 	fmt.Printf("PAIRS %s\n", table)
 }
 
-// planOf returns the plan of a seed. One of eight is for the engine on Redis.
-func planOf(seed uint64) *plan {
-	engine := *engines
-	if engine == "" {
-		engine = onReference
-		if seed%8 == 0 {
-			engine = onRedis
-		}
-	}
-	return newPlan(seed).on(engine)
-}
+// planOf returns the plan of a seed.
+func planOf(seed uint64) *plan { return newPlan(seed).on(*engines) }
 
 // TestPlan runs the plan of a file, for TestSearch and for people.
 func TestPlan(t *testing.T) {
