@@ -13,6 +13,7 @@ import (
 type book struct {
 	fail     func(format string, args ...any)
 	channels map[string]*channelBook
+	goesBack bool              // streams may lose their newest publications
 	clients  map[string]string // user -> ID of the connection
 	subs     map[[2]string]*subscriptionBook
 	lossy    bool // the engine loses events without a word
@@ -24,6 +25,7 @@ type book struct {
 
 type channelBook struct {
 	data   map[client.StreamPosition]string // by position, as anybody was told
+	past   *pastBook                        // nil: the engine loses no data
 	acked  map[client.StreamPosition]string
 	known  map[string]bool
 	placed map[string][]client.StreamPosition // by data
@@ -35,6 +37,7 @@ type channelBook struct {
 
 type subscriptionBook struct {
 	at     client.StreamPosition
+	life   int // of the position; see pastBook
 	active bool
 	begun  client.StreamPosition
 	got    map[client.StreamPosition]bool
@@ -60,6 +63,9 @@ func (b *book) channel(ch string) *channelBook {
 			data: map[client.StreamPosition]string{}, acked: map[client.StreamPosition]string{}, known: map[string]bool{},
 			placed: map[string][]client.StreamPosition{}, triedAt: map[string]int{}, answeredAt: map[string]int{},
 			refused: map[string]bool{}, told: map[string]bool{},
+		}
+		if b.goesBack {
+			c.past = newPastBook()
 		}
 		b.channels[ch] = c
 	}
@@ -89,7 +95,7 @@ func (b *book) acknowledged(ch, data string, at client.StreamPosition) {
 	if at.Epoch == "" {
 		return
 	}
-	if old, ok := c.acked[at]; ok && old != data {
+	if old, ok := c.acked[at]; ok && old != data && !c.past.replaced(at, old) {
 		b.fail("%s: two publications were acknowledged at %v: %s and %s", ch, at, old, data)
 	}
 	c.acked[at] = data
@@ -98,7 +104,7 @@ func (b *book) acknowledged(ch, data string, at client.StreamPosition) {
 
 func (b *book) place(ch string, at client.StreamPosition, data string) {
 	c := b.channel(ch)
-	if old, ok := c.data[at]; ok && old != data {
+	if old, ok := c.data[at]; ok && old != data && !c.past.replaced(at, old) && !c.past.replaced(at, data) {
 		b.fail("%s: at %v there are %s and %s", ch, at, old, data)
 	}
 	c.data[at] = data
@@ -147,6 +153,7 @@ func (b *book) subscribed(now time.Duration, user, ch string, at client.StreamPo
 	}
 	s.fresh, s.at, s.begun = false, at, at
 	clear(s.got)
+	s.life = b.channel(ch).past.now()
 }
 
 func (b *book) unsubscribed(user, ch string) { b.sub(user, ch).active = false }
@@ -176,11 +183,15 @@ func (b *book) got(_ time.Duration, user, ch string, offset uint64, data string)
 	if sortOf(ch).sequence == gapless && !sifts && offset != s.at.Offset+1 || offset <= s.at.Offset {
 		b.fail("%s: %s continues at %d after %d of %s", user, ch, offset, s.at.Offset, s.at.Epoch)
 	}
+	if !c.past.follows(s.at, s.life, data) {
+		b.fail("%s: %s goes on with %s at %d, but %d of %s was lost", user, ch, data, offset, s.at.Offset, s.at.Epoch)
+	}
 	s.at.Offset = offset
 	s.last = s.at
 	if sifts {
 		b.gotFiltered(s, user, ch, data, s.at)
 	}
+	s.life = c.past.lifeOf(data)
 	b.place(ch, s.at, data)
 }
 
@@ -189,6 +200,9 @@ func (b *book) settled(ch string, top client.StreamPosition) {
 	for k, s := range b.subs {
 		if k[1] != ch || !s.active {
 			continue
+		}
+		if past := b.channel(ch).past; past.lost(s.at, s.life, past.now()) {
+			b.fail("%s: is at %d of %s in %s, which was lost", k[0], s.at.Offset, s.at.Epoch, ch)
 		}
 		switch sortOf(ch).sequence {
 		case unnumbered:

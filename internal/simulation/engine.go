@@ -46,9 +46,9 @@ type nodeLink interface {
 }
 
 // newEngine returns the server of the plan's engine.
-func newEngine(s *scheduler, l *log, p *plan) engineServer {
+func newEngine(s *scheduler, l *log, p *plan, b *book) engineServer {
 	if p.Engine == onRedis {
-		return newRedisServer(s, l, p)
+		return newRedisServer(s, l, p, b)
 	}
 	n := p.Network
 	e := &engine{

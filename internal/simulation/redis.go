@@ -14,6 +14,7 @@ import (
 
 	"github.com/gyrohq/gyro"
 	"github.com/gyrohq/gyro/broker/redis"
+	"github.com/gyrohq/gyro/client"
 )
 
 const redisAddress = "redis:6379"
@@ -35,7 +36,8 @@ type redisServer struct {
 	links    []*redisLink
 	conns    []*redisConn // open, by their names
 	down     bool
-	full     bool          // out of memory
+	full     bool // out of memory
+	book     *book
 	goesBack bool          // after a restart or a failover
 	stalled  time.Duration // no command is executed until then
 	skew     time.Duration // of its clock
@@ -50,10 +52,10 @@ type redisLink struct {
 	counts    map[string]int
 }
 
-func newRedisServer(s *scheduler, l *log, p *plan) *redisServer {
+func newRedisServer(s *scheduler, l *log, p *plan, b *book) *redisServer {
 	n, r := p.Network, stream(p.Seed, "redis")
 	server := &redisServer{
-		scheduler: s, log: l, seed: p.Seed, goesBack: p.GoesBack, lag: n.EngineLag, jitter: n.EngineJitter, fail: n.Fail, mute: n.Mute,
+		scheduler: s, log: l, seed: p.Seed, goesBack: p.GoesBack, book: b, lag: n.EngineLag, jitter: n.EngineJitter, fail: n.Fail, mute: n.Mute,
 		data: newRedisData("replication-0"), scripts: map[string]*redisScript{},
 		skew: time.Duration(r.Int64N(int64(time.Minute))) - 30*time.Second,
 		config: redis.Config{
@@ -193,6 +195,9 @@ func (s *redisServer) resume(n int) {
 
 func (s *redisServer) begin(how string, data *redisData) {
 	s.runs++
+	if s.goesBack {
+		s.noteLosses(data)
+	}
 	s.data = data
 	s.data.replication = fmt.Sprintf("replication-%d", s.runs)
 	clear(s.scripts)
@@ -249,11 +254,12 @@ func (s *redisServer) fault(l nodeLink, st step) {
 	}
 }
 
-// evict removes a key, as a server does that lacks memory.
+// evict removes a key of a stream, as a server does that lacks memory. Evicted presence is no fault to live with: the
+// documentation asks for noeviction.
 func (s *redisServer) evict(n int) {
 	keys := []string{}
 	for key := range s.data.keys {
-		if !strings.Contains(key, ".mark.") && !strings.Contains(key, ".sample.") {
+		if strings.Contains(key, ".stream.") || strings.Contains(key, ".list.") {
 			keys = append(keys, key)
 		}
 	}
@@ -293,6 +299,7 @@ func (s *redisServer) one(c *redisConn, args []string) []byte {
 	}
 	answer := s.execute(args, nil)
 	s.record(c, args, answer)
+	s.noteStored(args, answer)
 	return c.encode(nil, answer)
 }
 
@@ -414,3 +421,39 @@ func (s *redisServer) eval(verb string, args []string) any {
 func (s *redisServer) sweep() {}
 
 func (s *redisServer) rest(bool) {}
+
+// noteStored tells the book of a publication in a stream.
+func (s *redisServer) noteStored(args []string, answer any) {
+	text, ok := answer.(string)
+	if !s.goesBack || !ok || len(args) < 6 || strings.HasPrefix(text, "1:") || strings.HasPrefix(text, "2:") {
+		return
+	}
+	ch, _ := channelOf(args[3])
+	if from, to := strings.Index(args[5], `{"id"`), strings.LastIndex(args[5], "}"); from >= 0 && ch != "" {
+		s.book.channel(ch).past.stored(args[5][from : to+1])
+	}
+}
+
+// channelOf returns the channel that a key of a stream belongs to.
+func channelOf(key string) (ch string, meta bool) {
+	for _, kind := range []string{"gyro.stream.", "gyro.list."} {
+		if rest, ok := strings.CutPrefix(key, kind); ok {
+			return strings.CutPrefix(rest, "meta.")
+		}
+	}
+	return "", false
+}
+
+// noteLosses tells the book where streams are after the data went back.
+func (s *redisServer) noteLosses(data *redisData) {
+	for ch, b := range s.book.channels {
+		top := client.StreamPosition{}
+		for key, v := range data.keys {
+			if c, meta := channelOf(key); meta && c == ch {
+				top.Epoch = v.hash["e"]
+				top.Offset, _ = strconv.ParseUint(v.hash["s"], 10, 64)
+			}
+		}
+		b.past.back(top)
+	}
+}

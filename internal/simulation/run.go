@@ -88,11 +88,11 @@ func simulate(p *plan, hit pairs, logged bool) (lines, failures []string) {
 	n := p.Network
 	r := &run{
 		scheduler: s, plan: p, log: l, began: map[string]map[string]int{}, choices: map[string]*rand.Rand{}, seen: map[string]int{}, pairs: hit, chance: stream(p.Seed, "run"),
-		net:    &network{scheduler: s, log: l, seed: p.Seed, count: map[string]int{}, live: map[*conn]bool{}, lag: n.Lag, jitter: n.Jitter, window: 32 << 10},
-		engine: newEngine(s, l, p),
+		net: &network{scheduler: s, log: l, seed: p.Seed, count: map[string]int{}, live: map[*conn]bool{}, lag: n.Lag, jitter: n.Jitter, window: 32 << 10},
 	}
 	r.book = newBook(r.fail)
-	r.book.lossy, r.book.filtered = n.Loss > 0, r.filtered
+	r.book.lossy, r.book.filtered, r.book.goesBack = n.Loss > 0, r.filtered, p.GoesBack
+	r.engine = newEngine(s, l, p, r.book)
 	r.net.fail = r.fail
 	r.net.moment = func(name, client string) { r.moment(name, nil, r.named(client)) }
 	r.application = &application{r: r, clients: map[string]*served{}}
