@@ -27,7 +27,7 @@ type plan struct {
 	Network  settings
 	Steps    []step
 	Strikes  []strike
-	// GoesBack: Redis may lose its newest data. Nodes notice that by what they remember, so not all losses are noticed.
+	// GoesBack: Redis may lose its newest data. Nodes notice that by what they remember, so they stay.
 	GoesBack bool
 }
 
@@ -76,7 +76,10 @@ var kinds = []stepKind{
 func (p *plan) on(engine string) *plan {
 	if p.Engine = engine; engine == onRedis {
 		r := stream(p.Seed, "plan of Redis")
-		p.GoesBack = r.IntN(3) == 0
+		if p.GoesBack = r.IntN(3) == 0; p.GoesBack {
+			p.Steps = slices.DeleteFunc(p.Steps, func(s step) bool { return slices.Contains([]string{"crash", "stop", "drain"}, s.Kind) })
+			p.Strikes = slices.DeleteFunc(p.Strikes, func(s strike) bool { return s.Fault == "crash" || s.Fault == "stop" })
+		}
 		p.Names = nil // its server in the simulation has streams alone
 		for i := range 1 + r.IntN(5) {
 			p.Names = append(p.Names, fmt.Sprint("ch", i))

@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"bytes"
-	"crypto/sha1"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -321,37 +320,46 @@ func executionOrder(commands [][]string) []int {
 	for i, args := range commands {
 		order[i] = i
 		known := slices.Clone(args)
-		for k, arg := range args {
-			if n := lifeIn(arg); n > 0 {
-				lives = append(lives, arg[:n])
-				known[k] = arg[n:]
-			}
+		if k := lifeOf(args); k > 0 {
+			lives = append(lives, args[k][:epochSize])
+			known[k] = args[k][epochSize:]
 		}
 		keys[i] = strings.Join(known, "\x00")
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return strings.Compare(keys[a], keys[b]) })
 	slices.Sort(lives)
 	for _, i := range order {
-		for k, arg := range commands[i] {
-			if n := lifeIn(arg); n > 0 {
-				commands[i][k] = lives[0] + arg[n:]
-				lives = lives[1:]
-			}
+		if k := lifeOf(commands[i]); k > 0 {
+			commands[i][k] = lives[0] + commands[i][k][epochSize:]
+			lives = lives[1:]
 		}
 	}
 	return order
 }
 
-// lifeIn returns the length of the epoch that an argument begins with, or 0.
-func lifeIn(arg string) int {
-	const size = 8
-	if len(arg) < size || len(arg) > size && (arg[size] < '0' || arg[size] > '9') || len(arg) == sha1.Size*2 {
+const epochSize = 8
+
+// lifeOf returns the index of the argument that begins with an epoch for a new life of a stream, or 0: ARGV[6] of scripts
+// that publish, and ARGV[1] of scripts that read.
+func lifeOf(args []string) int {
+	if len(args) < 4 || !strings.HasPrefix(strings.ToLower(args[0]), "eval") {
 		return 0
 	}
-	for i := range size {
-		if letter := arg[i] | 0x20; letter < 'a' || letter > 'z' {
+	nkeys, _ := strconv.Atoi(args[2])
+	at := 3 + nkeys
+	if len(args) > at+5 {
+		at += 5
+	}
+	if nkeys < 2 || at >= len(args) || len(args[at]) < epochSize {
+		return 0
+	}
+	if rest := args[at][epochSize:]; rest != "" && !strings.Contains(rest, ":") {
+		return 0
+	}
+	for i := range epochSize {
+		if letter := args[at][i] | 0x20; letter < 'a' || letter > 'z' {
 			return 0
 		}
 	}
-	return size
+	return at
 }
