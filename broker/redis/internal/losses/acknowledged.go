@@ -57,6 +57,14 @@ func (e Epochs) With(epoch string) Epochs {
 	return Epochs(" " + strings.Join(list, " ") + " ")
 }
 
+// Without takes an epoch out.
+func (e Epochs) Without(epoch string) Epochs {
+	if !e.Has(epoch) {
+		return e
+	}
+	return Epochs(strings.Replace(string(e), " "+epoch+" ", " ", 1))
+}
+
 // Acked remembers the last publication that a shard acknowledged, for up to 8,192 channels. A new channel replaces the
 // one of its set that was not published to for longest. Any goroutine may use the zero value.
 type Acked struct {

@@ -102,6 +102,9 @@ func TestEpochs(t *testing.T) {
 	if list = list.With("e4"); list != " e4 e9 e8 e7 e6 e5 e3 e2 " {
 		t.Errorf("%q", list)
 	}
+	if list = list.Without("e9").Without("e2").Without("e1"); list != " e4 e8 e7 e6 e5 e3 " {
+		t.Errorf("%q", list)
+	}
 }
 
 // TestNoStream: a channel that the node is not subscribed to has no stream here.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker/redis/internal/commands"
+	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -18,6 +19,8 @@ type Stream struct {
 	last Publication
 	// top is the greatest offset in the epoch of last that was delivered or read.
 	top uint64
+	// earlier are epochs that the stream had before.
+	earlier Epochs
 	// renewal is when a read has to renew the life of the position, in Unix nanoseconds, while the revision is the same.
 	renewal  int64
 	revision uint64
@@ -38,6 +41,8 @@ func (s *Stream) Deliver(epoch []byte, offset uint64, data []byte) (in string, a
 	defer s.mu.Unlock()
 	last := &s.last
 	switch {
+	case s.earlier.Has(string(epoch)):
+		return string(epoch), false // late, or the server has older data, which a verification finds out
 	case last.Epoch != string(epoch):
 		s.begin(channel.StreamPosition{Epoch: string(epoch)})
 	case s.provisional != nil:
@@ -58,6 +63,9 @@ func (s *Stream) Deliver(epoch []byte, offset uint64, data []byte) (in string, a
 
 // begin: nothing was delivered since this top. mu is held.
 func (s *Stream) begin(top channel.StreamPosition) {
+	if s.last.Epoch != "" && s.last.Epoch != top.Epoch {
+		s.earlier = s.earlier.With(s.last.Epoch).Without(top.Epoch)
+	}
 	s.last.Epoch, s.last.Offset, s.last.Sum = top.Epoch, 0, 0
 	s.top, s.provisional = top.Offset, nil
 }
@@ -69,6 +77,9 @@ func (s *Stream) Read(top channel.StreamPosition) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.earlier.Has(top.Epoch) {
+		return // a later answer came first
+	}
 	if s.last.Epoch != top.Epoch {
 		s.begin(channel.StreamPosition{Epoch: strings.Clone(top.Epoch)})
 	}
@@ -85,11 +96,17 @@ func (s *Stream) Known() Known {
 	return Known{Epoch: s.last.Epoch, Offset: s.top}
 }
 
-// Delivered returns the last delivered publication, the top, and the provisional epoch.
-func (s *Stream) Delivered() (last Publication, top uint64, provisional *string) {
+// Candidate returns the last delivered publication, or the top of a read since. ok is false if the stream is not known.
+func (s *Stream) Candidate() (c Candidate, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.last, s.top, s.provisional
+	c = Candidate{
+		Publication: s.last, hash: format.Hash(s.Channel()), top: s.top, earlier: s.earlier, stream: s, provisional: s.provisional,
+	}
+	if c.Offset == 0 {
+		c.Offset = c.top
+	}
+	return c, c.top > 0 || c.earlier != ""
 }
 
 // Moved notes another epoch, if from is the epoch of the last deliveries.

@@ -31,16 +31,6 @@ func (a *Acked) Candidates() []Candidate {
 	return list
 }
 
-// Candidate returns the last delivered publication, or the top of a read since. ok is false if the stream is not known.
-func (s *Stream) Candidate() (c Candidate, ok bool) {
-	c = Candidate{stream: s, hash: format.Hash(s.Channel())}
-	c.Publication, c.top, c.provisional = s.Delivered()
-	if c.Offset == 0 {
-		c.Offset = c.top
-	}
-	return c, c.top > 0
-}
-
 // Verifier compares the streams of a shard with publications that they should hold.
 type Verifier struct {
 	Client *servers.Client

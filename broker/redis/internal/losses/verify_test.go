@@ -53,3 +53,24 @@ func TestOvertaken(t *testing.T) {
 		t.Errorf("%+v behind the next publication", c)
 	}
 }
+
+// TestOlderEpoch: another node has given a stream a new epoch, as Redis had lost publications. Then Redis comes back with
+// the older data again. Late messages and answers are no proof of that, and a verification finds it out.
+func TestOlderEpoch(t *testing.T) {
+	t.Parallel()
+	sub := NewStream("ch")
+	sub.Deliver([]byte("old"), 9, []byte("publication 9"))
+	sub.Read(channel.StreamPosition{Epoch: "new", Offset: 8})
+	if epoch, again := sub.Deliver([]byte("old"), 10, []byte("publication 10")); epoch != "old" || again {
+		t.Errorf("a late message is delivered in %q, again %v", epoch, again)
+	}
+	sub.Read(channel.StreamPosition{Epoch: "old", Offset: 10})
+	c, ok := sub.Candidate()
+	if !ok || c.Epoch != "new" || c.top != 8 || !c.earlier.Has("old") || c.earlier.Has("new") {
+		t.Errorf("%+v", c)
+	}
+	sub.Moved("new", channel.StreamPosition{Epoch: "newest", Offset: 8})
+	if c, _ = sub.Candidate(); c.Epoch != "newest" || !c.earlier.Has("old") || !c.earlier.Has("new") {
+		t.Errorf("%+v behind the verification", c)
+	}
+}
