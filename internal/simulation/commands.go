@@ -22,21 +22,22 @@ type orders struct {
 // order is a command of the server API. Its reason names it, and comes back with its effects.
 type order struct {
 	reason   string
-	user, ch string // ch: ends subscriptions only
+	user, ch string // without ch it is about connections
 	ended    bool
 	at       time.Duration // ended
 	err      error
 	node     *gyro.Node     // that the command was given to
-	matched  map[string]int // client ID: how many subscriptions to the channel had ended
+	begins   bool           // a subscription
+	matched  map[string]int // client ID: how many subscriptions to the channel had ended, or begun
 }
 
 func isOrder(reason string) bool { return strings.HasPrefix(reason, "order ") }
 
 // begin notes which clients match a command when it begins. A client matches if both it and the application know of it.
-func (o *orders) begin(node *gyro.Node, user, ch string) *order {
+func (o *orders) begin(node *gyro.Node, user, ch string, begins bool) *order {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	c := &order{reason: fmt.Sprint("order ", len(o.list)+1), node: node, user: user, ch: ch, matched: map[string]int{}}
+	c := &order{reason: fmt.Sprint("order ", len(o.list)+1), node: node, user: user, ch: ch, begins: begins, matched: map[string]int{}}
 	o.list[c.reason] = c
 	id := o.r.book.clients[user]
 	a := o.r.application
@@ -47,6 +48,8 @@ func (o *orders) begin(node *gyro.Node, user, ch string) *order {
 	case s == nil || s.disconnected:
 	case ch == "":
 		c.matched[id] = 0
+	case begins:
+		c.matched[id] = o.r.began[id][ch]
 	case o.r.book.sub(user, ch).active && s.ended[ch] < max(s.allowed[ch], o.r.began[id][ch]):
 		c.matched[id] = s.ended[ch]
 	}
@@ -98,7 +101,11 @@ func (o *orders) check() {
 		}
 		for id, ended := range c.matched {
 			s := a.clients[id]
-			if !s.disconnected && (c.ch == "" || s.ended[c.ch] == ended) {
+			now := s.ended[c.ch]
+			if c.begins {
+				now = o.r.began[id][c.ch]
+			}
+			if !s.disconnected && (c.ch == "" || now == ended) {
 				o.r.fail("%s: %s succeeded and was not done: %q", s.name, reason, c.ch)
 			}
 		}
@@ -110,14 +117,11 @@ func (r *run) command(m *machine, u *told, kind, ch string, other int) {
 	if m.down {
 		return
 	}
-	of := ""
-	if kind == "take away" {
-		of = ch
+	of := ch
+	if kind == "kick" || kind == "expire" {
+		of = ""
 	}
-	c := &order{}
-	if kind != "give" && kind != "expire" {
-		c = r.orders.begin(m.node, u.name, of)
-	}
+	c := r.orders.begin(m.node, u.name, of, kind == "give")
 	target := gyro.Target{User: u.name}
 	r.operate(m, fmt.Sprintf("%s %s %s %s", kind, u.name, ch, c.reason), func(ctx context.Context, n *gyro.Node) error {
 		var err error
@@ -132,7 +136,7 @@ func (r *run) command(m *machine, u *told, kind, ch string, other int) {
 			o := r.optionsOf(u.name, ch)
 			err = n.Users().Subscribe(ctx, target, ch, &o)
 		case "expire":
-			err = n.Users().Refresh(ctx, target, &gyro.RefreshOptions{Expired: other%2 == 0, ExpireAt: time.Now().Add(3 * time.Second)})
+			err = n.Users().Refresh(ctx, target, &gyro.RefreshOptions{Expired: true})
 		}
 		return err
 	}, func(err error) { r.orders.end(c, err) })

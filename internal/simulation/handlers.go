@@ -32,6 +32,7 @@ type served struct {
 	running                 string // a handler
 	connected, disconnected bool
 	refused                 bool
+	code                    uint32 // of the disconnect
 	allowed, ended          map[string]int
 	ordered                 map[string]int // ends by commands of the server API, by reason
 	latest                  int            // number of a command
@@ -124,7 +125,7 @@ func (a *application) event(s *served, call gyro.Call) {
 		}
 		a.r.orders.effect(s, e.Unsubscribe.Reason)
 	case gyro.DisconnectEvent:
-		s.disconnected = true
+		s.disconnected, s.code = true, e.Disconnect.Code
 		a.r.orders.effect(s, e.Disconnect.Reason)
 	case gyro.PublishEvent:
 		a.inOrder(s, e.Data)
@@ -163,10 +164,25 @@ func (a *application) check() {
 		if s.connected && !s.disconnected {
 			a.r.fail("%s: Disconnected was never called", s.name)
 		}
-		for _, ch := range slices.Sorted(maps.Keys(a.r.began[id])) {
-			if n := a.r.began[id][ch]; s.ended[ch] < n {
-				a.r.fail("%s: was subscribed to %s %d times, and Unsubscribed was called %d times", s.name, ch, n, s.ended[ch])
-			}
+		if code, ok := a.r.net.closed[s.name]; ok && s.connected && code != s.code {
+			a.r.fail("%s: was closed with %d, and Disconnected got %d", s.name, code, s.code)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(a.r.began)) {
+		a.told(id)
+	}
+}
+
+// told checks what a client was told against the calls of handlers.
+func (a *application) told(id string) {
+	s := a.clients[id]
+	if s == nil || !s.connected {
+		a.r.fail("%s: was connected, and Connected was never called", id)
+		return
+	}
+	for _, ch := range slices.Sorted(maps.Keys(a.r.began[id])) {
+		if n := a.r.began[id][ch]; s.ended[ch] < n {
+			a.r.fail("%s: was subscribed to %s %d times, and Unsubscribed was called %d times", s.name, ch, n, s.ended[ch])
 		}
 	}
 }

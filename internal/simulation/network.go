@@ -43,6 +43,7 @@ type network struct {
 	// lag and jitter of each message, and the room of a connection's buffer, which a slow reader fills.
 	lag, jitter time.Duration
 	window      int
+	closed      map[string]uint32 // connection: the code with which its node has closed it
 	fail        func(format string, args ...any)
 }
 
@@ -280,6 +281,7 @@ func (c *conn) finish(d protocol.Disconnect) {
 		return
 	}
 	c.net.log.add(c.name, "closed by %s: %d %s", c.node.name, d.Code, d.Reason)
+	c.net.closed[c.name] = d.Code
 	if !c.downCut {
 		for _, m := range c.stuck {
 			c.client.push(m, nil)

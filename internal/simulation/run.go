@@ -88,7 +88,7 @@ func simulate(p *plan, hit pairs, logged bool) (lines, failures []string) {
 	n := p.Network
 	r := &run{
 		scheduler: s, plan: p, log: l, began: map[string]map[string]int{}, choices: map[string]*rand.Rand{}, seen: map[string]int{}, pairs: hit, chance: stream(p.Seed, "run"),
-		net: &network{scheduler: s, log: l, seed: p.Seed, count: map[string]int{}, live: map[*conn]bool{}, lag: n.Lag, jitter: n.Jitter, window: 32 << 10},
+		net: &network{scheduler: s, log: l, seed: p.Seed, count: map[string]int{}, live: map[*conn]bool{}, closed: map[string]uint32{}, lag: n.Lag, jitter: n.Jitter, window: 32 << 10},
 	}
 	r.book = newBook(r.fail)
 	r.book.lossy, r.book.filtered, r.book.goesBack = n.Loss > 0, r.filtered, p.GoesBack
@@ -352,7 +352,7 @@ func (r *run) serverChannels() []string {
 func (r *run) check() {
 	r.orders.check()
 	for _, c := range r.net.of(nil) {
-		c.wire.overdue(10 * time.Second)
+		c.wire.overdue(11 * time.Second)
 	}
 	waiting := 0
 	for _, m := range r.machines {

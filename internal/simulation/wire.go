@@ -21,9 +21,14 @@ type wire struct {
 	open    map[string]bool // channels
 	numbers map[int64]string
 	orders  map[string]bool // reasons of server API commands that were carried out
-	// The connect command was accepted, or refused, or a disconnect push has come. After garbage the client's commands
-	// do not count.
-	connected, refused, ended, garbage bool
+	// The connect command was accepted, or refused, or a disconnect push has come.
+	connected, refused, ended bool
+	asked                     bool // a connect command was sent
+	pings                     int  // without an answer
+	pinged                    time.Duration
+	// broken is what the client has done that the server must not bear, at a time. Later commands do not count.
+	broken   string
+	brokenAt time.Duration
 }
 
 type sentCommand struct {
@@ -41,18 +46,36 @@ func newWire(n *network, name string, e protocol.Encoding) *wire {
 
 // sent takes a frame of the client.
 func (w *wire) sent(frame []byte) {
-	for len(frame) > 0 && !w.garbage {
+	for len(frame) > 0 && w.broken == "" {
 		var cmd protocol.Command
 		rest, err := w.server.DecodeCommand(frame, &cmd)
 		if err != nil {
-			w.garbage = true
+			w.breaks("sent garbage")
 			return
 		}
 		frame = rest
-		if m := cmd.Method(); cmd.ID != 0 && m != protocol.MethodSend {
-			w.waiting[cmd.ID] = sentCommand{m, cmd.Channel(), w.net.now()}
-		}
+		w.command(&cmd)
 	}
+}
+
+func (w *wire) breaks(what string) { w.broken, w.brokenAt = what, w.net.now() }
+
+func (w *wire) command(cmd *protocol.Command) {
+	m := cmd.Method()
+	connects := m == protocol.MethodConnect
+	switch {
+	case connects == w.asked:
+		w.breaks("sent " + m.String() + " out of turn")
+	case m == protocol.NoMethod && cmd.ID == 0:
+		if w.pings--; w.pings < 0 {
+			w.breaks("sent a pong without a ping")
+		}
+	case m == protocol.NoMethod:
+		w.breaks("sent an empty command")
+	case m != protocol.MethodSend:
+		w.waiting[cmd.ID] = sentCommand{m, cmd.Channel(), w.net.now()}
+	}
+	w.asked = w.asked || connects
 }
 
 // came takes a frame of the node.
@@ -78,6 +101,9 @@ func (w *wire) came(frame []byte) {
 			w.net.fail("%s: comes before the answer to the connect command: %+v", w.name, r)
 		case r.Push != nil:
 			w.push(r.Push)
+		default:
+			w.pings++
+			w.pinged = w.net.now()
 		}
 	}
 }
@@ -98,7 +124,7 @@ func (w *wire) answer(r *protocol.Reply) {
 	case r.Method() != c.method:
 		w.net.fail("%s: %v is answered by a result of %v", w.name, c.method, r.Method())
 	case r.Connect != nil:
-		w.connected = true
+		w.connected, w.pinged = true, w.net.now()
 		for ch := range r.Connect.Subs {
 			w.open[ch] = true
 		}
@@ -140,13 +166,22 @@ func (w *wire) ordered(reason string) {
 	w.orders[reason] = true
 }
 
-// overdue checks that no command has waited for too long.
+// overdue checks that nothing has waited for longer than most.
 func (w *wire) overdue(most time.Duration) {
-	if w.refused || w.ended || w.garbage {
+	now := w.net.now()
+	switch {
+	case w.refused || w.ended:
 		return
+	case w.broken != "":
+		if now-w.brokenAt > most {
+			w.net.fail("%s: is still open, although it %s at %v", w.name, w.broken, w.brokenAt)
+		}
+		return
+	case w.connected && now-w.pinged > most:
+		w.net.fail("%s: no ping since %v", w.name, w.pinged)
 	}
 	for _, id := range slices.Sorted(maps.Keys(w.waiting)) {
-		if c := w.waiting[id]; w.net.now()-c.at > most {
+		if c := w.waiting[id]; now-c.at > most {
 			w.net.fail("%s: %v of %q, command %d of %v, has no answer", w.name, c.method, c.channel, id, c.at)
 		}
 	}
