@@ -423,17 +423,33 @@ func (l *link) PublishControl(ctx context.Context, node string, data []byte) err
 				continue
 			}
 			found = true
-			l.e.after(o.pace(o.fate("control "+node)), o.name+" control", func() {
-				if !o.cut {
-					o.events <- func() { o.control(append([]byte(nil), data...)) }
-				}
-			})
+			l.e.control(o, node, data)
 		}
 		if !found {
 			return broker.ErrNoReceiver
 		}
 		return nil
 	})
+}
+
+// control sends a control message to a node, which may get it never, twice, and late.
+func (e *engine) control(to *link, node string, data []byte) {
+	fate := to.fate("control " + node)
+	chance, copies := fate.IntN(1000), 1
+	switch {
+	case chance < e.loss:
+		e.log.add(to.name, "engine: a control message is lost")
+		return
+	case chance >= 1000-e.double:
+		copies = 2
+	}
+	for range copies {
+		e.after(to.pace(fate), to.name+" control", func() {
+			if !to.cut {
+				to.events <- func() { to.control(append([]byte(nil), data...)) }
+			}
+		})
+	}
 }
 
 // presence is the presence manager of a link.
