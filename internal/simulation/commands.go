@@ -12,6 +12,9 @@ import (
 	"github.com/gyrohq/gyro"
 )
 
+// soon is when a command that has succeeded has reached the application of a healthy node.
+const soon = 6 * time.Second
+
 // orders is the book of the commands of the server API.
 type orders struct {
 	r    *run
@@ -23,6 +26,7 @@ type orders struct {
 type order struct {
 	reason   string
 	user, ch string // without ch it is about connections
+	since    time.Duration
 	ended    bool
 	at       time.Duration // ended
 	err      error
@@ -37,7 +41,7 @@ func isOrder(reason string) bool { return strings.HasPrefix(reason, "order ") }
 func (o *orders) begin(node *gyro.Node, user, ch string, begins bool) *order {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	c := &order{reason: fmt.Sprint("order ", len(o.list)+1), node: node, user: user, ch: ch, begins: begins, matched: map[string]int{}}
+	c := &order{since: o.r.now(), reason: fmt.Sprint("order ", len(o.list)+1), node: node, user: user, ch: ch, begins: begins, matched: map[string]int{}}
 	o.list[c.reason] = c
 	id := o.r.book.clients[user]
 	a := o.r.application
@@ -60,6 +64,40 @@ func (o *orders) end(c *order, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	c.ended, c.err, c.at = true, err, o.r.now()
+	if err == nil && !c.begins { // a subscription may wait for the engine
+		o.r.after(soon, c.reason, func() { o.due(c) })
+	}
+}
+
+// due checks that a command that has succeeded is done on each node that has reached the engine since its begin. The
+// others learn of it when they are back. Handlers of a client without manners may wait for many others.
+func (o *orders) due(c *order) {
+	for id := range c.matched {
+		o.r.application.mu.Lock()
+		s := o.r.application.clients[id]
+		o.r.application.mu.Unlock()
+		for live := range o.r.net.live {
+			m, _ := o.r.users[o.r.index(c.user)].(*model)
+			if l := live.node.link; live.name == s.name && !(m != nil && m.rude) && !l.cut && l.severed < c.since {
+				o.missed(c, id)
+			}
+		}
+	}
+}
+
+// missed fails if a command was not done for a client.
+func (o *orders) missed(c *order, id string) {
+	a := o.r.application
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.clients[id]
+	now := s.ended[c.ch]
+	if c.begins {
+		now = o.r.began[id][c.ch]
+	}
+	if !s.disconnected && (c.ch == "" || now == c.matched[id]) {
+		o.r.fail("%s: %s succeeded and was not done: %q", s.name, c.reason, c.ch)
+	}
 }
 
 // effect is an end of a client or a subscription. A command that has failed does nothing later; effects need a while to
@@ -88,9 +126,6 @@ func (o *orders) effect(s *served, reason string) {
 func (o *orders) check() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	a := o.r.application
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	for _, reason := range slices.Sorted(maps.Keys(o.list)) {
 		c := o.list[reason]
 		if !c.ended {
@@ -99,15 +134,8 @@ func (o *orders) check() {
 		if c.err != nil || !o.r.running(c.node.UID()) {
 			continue // a node that has ended tells silent nodes nothing
 		}
-		for id, ended := range c.matched {
-			s := a.clients[id]
-			now := s.ended[c.ch]
-			if c.begins {
-				now = o.r.began[id][c.ch]
-			}
-			if !s.disconnected && (c.ch == "" || now == ended) {
-				o.r.fail("%s: %s succeeded and was not done: %q", s.name, reason, c.ch)
-			}
+		for id := range c.matched {
+			o.missed(c, id)
 		}
 	}
 }
@@ -164,6 +192,10 @@ func (r *run) survey(m *machine) {
 			}
 		}
 	})
+}
+
+func (r *run) index(user string) int {
+	return slices.IndexFunc(r.users, func(p program) bool { return p.user().name == user })
 }
 
 func (r *run) running(uid string) bool {

@@ -95,6 +95,7 @@ type link struct {
 
 	// Only the scheduler uses these.
 	cut        bool
+	severed    time.Duration   // last
 	dead       bool            // of a node that crashed
 	subscribed map[string]bool // by the server
 	wanted     map[string]bool // by the node
@@ -220,7 +221,7 @@ func (l *link) sever() {
 	if l.cut {
 		return
 	}
-	l.cut = true
+	l.cut, l.severed = true, l.e.now()
 	l.e.log.add(l.name, "engine: connection lost")
 	all := slices.SortedFunc(maps.Keys(l.pending), func(a, b *pending) int { return cmp.Compare(a.key, b.key) })
 	for _, p := range all { // one after the other, as the order matters to the node
