@@ -75,6 +75,9 @@ var sorts = []*sort{
 	{prefix: roster, changes: &channel.MapOptions{KeyTTL: 8 * time.Second, StreamSize: 20, StreamTTL: time.Minute}, options: gyro.SubscribeOptions{
 		Map: &clientsMap,
 	}},
+	{prefix: whole, sequence: rising, history: kept, options: gyro.SubscribeOptions{
+		Recoverable: true, RecoveryMode: gyro.RecoverCache, AutoRecover: true, AllowDelta: true,
+	}},
 	{prefix: "server", weight: 3, history: kept, server: true, options: gyro.SubscribeOptions{
 		Recoverable: true, Presence: true, EmitJoinLeave: true, PushJoinLeave: true,
 	}},
@@ -105,6 +108,9 @@ func newChannels(r *rand.Rand) []string {
 		names = append(names, fmt.Sprint(sorts[i].prefix, n))
 		if sorts[i].watched {
 			names = append(names, roster+names[len(names)-1])
+		}
+		if sorts[i].changes != nil && r.IntN(3) == 0 {
+			names = append(names, whole+names[len(names)-1])
 		}
 	}
 	return names

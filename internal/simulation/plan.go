@@ -24,6 +24,7 @@ type plan struct {
 	Rude     int      // of 1,000 clients: models of SDKs with faults
 	Names    []string // of the channels
 	Expiring bool     // tokens expire
+	Cached   bool     // nodes keep maps in their memory
 	Network  settings
 	Steps    []step
 	Strikes  []strike
@@ -91,7 +92,7 @@ func (p *plan) on(engine string) *plan {
 
 func newPlan(seed uint64) *plan {
 	r := stream(seed, "plan")
-	p := &plan{Seed: seed, Engine: onReference, Nodes: 1 + r.IntN(5), Clients: 10 + r.IntN(30), Names: newChannels(r), Expiring: r.IntN(3) == 0}
+	p := &plan{Seed: seed, Engine: onReference, Nodes: 1 + r.IntN(5), Clients: 10 + r.IntN(30), Names: newChannels(r), Expiring: r.IntN(3) == 0, Cached: r.IntN(3) == 0}
 	ms := func(most int) time.Duration { return time.Duration(r.IntN(most+1)) * time.Millisecond }
 	p.Network = settings{
 		Lag: ms(20), Jitter: ms(60), EngineLag: ms(3), EngineJitter: ms(20),

@@ -19,6 +19,9 @@ func changeText(key, data string, gone bool) string {
 	return key + "=" + data
 }
 
+// derived says that nodes, not publishers, make what is in a channel.
+func derived(ch string) bool { return strings.HasPrefix(ch, roster) || strings.HasPrefix(ch, whole) }
+
 func removal(text string) bool { return strings.HasSuffix(text, removed) }
 
 // answered is a publication, or a change, whose publisher has an answer.
@@ -76,7 +79,7 @@ func (b *book) state(user, ch string, entries []client.Publication) {
 	for _, e := range entries {
 		text := changeText(e.Key, string(e.Data), false)
 		switch {
-		case !c.known[text] && !strings.HasPrefix(ch, roster):
+		case !c.known[text] && !derived(ch):
 			b.fail("%s: %s has %s, which nobody published", user, ch, text)
 		case c.refused[text]:
 			b.fail("%s: %s has %s, which was suppressed", user, ch, text)
@@ -111,6 +114,7 @@ func (b *book) converged(ch string, entries map[string]string) {
 	if k.changes == nil {
 		return
 	}
+	b.shows(ch, entries)
 	if strings.HasPrefix(ch, roster) {
 		b.roster(ch, entries)
 	}

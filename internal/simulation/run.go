@@ -185,7 +185,7 @@ func (r *run) step(st step) {
 		r.unsubscribe(m, u, ch)
 	case "client publish":
 		switch {
-		case strings.HasPrefix(ch, roster):
+		case derived(ch):
 		case sortOf(ch).changes != nil:
 			if u, is := u.(*user); is {
 				u.change(ch, st.Number)
@@ -194,7 +194,7 @@ func (r *run) step(st step) {
 			u.publish(ch)
 		}
 	case "clear":
-		if sortOf(ch).changes != nil && !strings.HasPrefix(ch, roster) {
+		if sortOf(ch).changes != nil && !derived(ch) {
 			r.operate(m, "clear "+ch, func(ctx context.Context, n *gyro.Node) error { return n.Maps().Clear(ctx, ch) }, func(error) {})
 		}
 	case "connect":
@@ -287,7 +287,7 @@ func (r *run) operate(m *machine, key string, do func(context.Context, *gyro.Nod
 // publish has the backend publish, again and again until it succeeds, with an idempotency key.
 func (r *run) publish(m *machine, ch string, number int) {
 	switch {
-	case strings.HasPrefix(ch, roster):
+	case derived(ch):
 		return
 	case sortOf(ch).changes != nil:
 		r.change(m, ch, number)
