@@ -6,6 +6,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -165,7 +167,8 @@ func (b *Broker) watch(interval time.Duration) {
 	}
 }
 
-// active forgets channels that have had no subscriber for a while, and with the last one the interval.
+// active forgets channels that have had no subscriber for a while, and with the last one the interval. The others are in
+// the order of their names.
 func (b *Broker) active(interval time.Duration) []*view {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -182,6 +185,7 @@ func (b *Broker) active(interval time.Duration) []*view {
 	if len(list) == 0 {
 		delete(b.byInterval, interval)
 	}
+	slices.SortFunc(list, func(a, b *view) int { return strings.Compare(a.channel, b.channel) })
 	return list
 }
 

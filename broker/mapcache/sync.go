@@ -3,6 +3,7 @@ package mapcache
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -79,12 +80,14 @@ func (c *cache) differs(p compared, reason dropReason) {
 	c.dropThis(p.cachedMap, reason)
 }
 
+// livePositions are in the order of their channels.
 func (c *cache) livePositions() (list []compared) {
 	c.mu.Lock()
 	for _, h := range c.table {
 		list = append(list, compared{cachedMap: h})
 	}
 	c.mu.Unlock()
+	slices.SortFunc(list, func(a, b compared) int { return strings.Compare(a.ch, b.ch) })
 	for i := range list {
 		h := list[i].cachedMap
 		h.mu.RLock()
