@@ -14,7 +14,7 @@ import (
 
 // subscribe makes a subscription: the client does, or the backend for a channel of the server.
 func (r *run) subscribe(m *machine, u program, ch string) {
-	if !sortOf(ch).server {
+	if !kindOf(ch).server {
 		u.subscribe(ch)
 		return
 	}
@@ -23,7 +23,7 @@ func (r *run) subscribe(m *machine, u program, ch string) {
 }
 
 func (r *run) unsubscribe(m *machine, u program, ch string) {
-	if !sortOf(ch).server {
+	if !kindOf(ch).server {
 		u.unsubscribe(ch)
 		return
 	}
@@ -41,7 +41,7 @@ type write struct {
 func (r *run) change(m *machine, ch string, number int) {
 	r.count++
 	data := fmt.Sprintf(`{"id":"backend-%d","text":"the same in all publications, so that deltas are small"}`, r.count)
-	w := write{ch, channel.Publication{Key: fmt.Sprint("k", number%12), Data: []byte(data)}, *sortOf(ch).changes}
+	w := write{ch, channel.Publication{Key: fmt.Sprint("k", number%12), Data: []byte(data)}, *kindOf(ch).changes}
 	w.options.IdempotencyKey = data
 	switch number / 12 % 8 {
 	case 0:
@@ -121,13 +121,13 @@ func (u *user) change(ch string, number int) {
 // probe publishes to channels whose subscribers can only learn of a loss by silence.
 func (r *run) probe() {
 	for _, ch := range r.plan.Names {
-		if sortOf(ch).sequence != unnumbered {
+		if kindOf(ch).sequence != unnumbered {
 			continue
 		}
 		r.count++
 		data := fmt.Sprintf(`{"id":"probe-%d"}`, r.count)
 		m := r.machines[r.count%len(r.machines)]
-		if o := sortOf(ch).changes; o != nil {
+		if o := kindOf(ch).changes; o != nil {
 			w := write{ch, channel.Publication{Key: "probe", Data: []byte(data)}, *o}
 			w.options.IdempotencyKey = data
 			r.set(m, w)
@@ -141,8 +141,8 @@ func (r *run) probe() {
 
 // content reads the position of a channel, and the entries of a map by their keys.
 func (r *run) content(n *gyro.Node, ch string) (client.StreamPosition, map[string]string, error) {
-	if sortOf(ch).changes == nil {
-		if sortOf(ch).history.HistorySize == 0 {
+	if kindOf(ch).changes == nil {
+		if kindOf(ch).history.HistorySize == 0 {
 			return client.StreamPosition{}, nil, nil
 		}
 		h, err := n.History(context.Background(), ch, &gyro.HistoryFilter{})

@@ -130,7 +130,7 @@ func (b *book) disconnected(user string) {
 
 func (b *book) subscribed(now time.Duration, user, ch string, at client.StreamPosition, recovered bool) {
 	s := b.sub(user, ch)
-	k := sortOf(ch)
+	k := kindOf(ch)
 	switch {
 	case !s.active:
 	case !k.server:
@@ -171,7 +171,7 @@ func (b *book) got(_ time.Duration, user, ch string, offset uint64, data string)
 		b.fail("%s: got %s of %s, which was suppressed", user, data, ch)
 	}
 	c.told[data] = true
-	if sortOf(ch).sequence == unnumbered {
+	if kindOf(ch).sequence == unnumbered {
 		b.unnumbered(s, user, ch, offset, data)
 		return
 	}
@@ -180,7 +180,7 @@ func (b *book) got(_ time.Duration, user, ch string, offset uint64, data string)
 		return
 	}
 	sifts := b.filtered(user, ch)
-	if sortOf(ch).sequence == gapless && !sifts && offset != s.at.Offset+1 || offset <= s.at.Offset {
+	if kindOf(ch).sequence == gapless && !sifts && offset != s.at.Offset+1 || offset <= s.at.Offset {
 		b.fail("%s: %s continues at %d after %d of %s", user, ch, offset, s.at.Offset, s.at.Epoch)
 	}
 	if !c.past.follows(s.at, s.life, data) {
@@ -204,7 +204,7 @@ func (b *book) settled(ch string, top client.StreamPosition) {
 		if past := b.channel(ch).past; past.lost(s.at, s.life, past.now()) {
 			b.fail("%s: is at %d of %s in %s, which was lost", k[0], s.at.Offset, s.at.Epoch, ch)
 		}
-		switch sortOf(ch).sequence {
+		switch kindOf(ch).sequence {
 		case unnumbered:
 			if s.expects != "" && !s.told[s.expects] {
 				b.fail("%s: has not got %s of %s", k[0], s.expects, ch)
@@ -228,7 +228,7 @@ func (b *book) settled(ch string, top client.StreamPosition) {
 
 // present is the presence of a channel as a node tells it in the end: client IDs.
 func (b *book) present(node, ch string, ids []string) {
-	if !sortOf(ch).options.Presence {
+	if !kindOf(ch).options.Presence {
 		return
 	}
 	want := []string{}

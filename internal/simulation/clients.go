@@ -123,7 +123,7 @@ func (u *told) heard(e client.Event) {
 		if began := u.r.began[b.clients[u.name]]; began != nil {
 			began[e.Channel]++
 		}
-		if sortOf(e.Channel).server {
+		if kindOf(e.Channel).server {
 			b.unsubscribed(u.name, e.Channel) // the server may subscribe anew in its place
 		}
 		b.subscribed(now, u.name, e.Channel, e.Position, e.WasRecovering && e.Recovered)

@@ -34,10 +34,10 @@ func (r *run) start(m *machine) {
 	m.link = r.engine.connect(life, func(call string) { r.moment(call, m, nil) })
 	cfg := gyro.Config{
 		Handlers: r.handlers(), Interceptors: []gyro.Interceptor{r.application.watch(m)}, Engine: m.link.engine(), Name: m.name, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Channel:      func(ch string) gyro.ChannelOptions { return sortOf(ch).history },
+		Channel:      historyOf,
 		PingInterval: 5 * time.Second, PongTimeout: 2 * time.Second, StaleCloseDelay: 3 * time.Second,
 		PresenceUpdateInterval: 3 * time.Second, ExpiredCloseDelay: 2 * time.Second, ExpiredSubCloseDelay: 2 * time.Second, PositionCheckDelay: 3 * time.Second,
-		QueueMaxSize: 64 << 10, FlightRecorder: -1, Loops: 1 + m.lives%3,
+		QueueMaxSize: 64 << 10, RecoveryLimit: r.plan.Recover, FlightRecorder: -1, Loops: 1 + m.lives%3,
 	}
 	if l, is := m.link.(*link); is {
 		r.compose(l, &cfg)

@@ -202,10 +202,10 @@ func (r *run) handlers() gyro.Handlers {
 			return gyro.PublishReply{Options: gyro.PublishOptions{Tags: tags(string(e.Data))}}, nil
 		},
 		MapChange: func(_ context.Context, _ *gyro.Client, e gyro.MapChangeEvent) (gyro.MapChangeReply, error) {
-			if sortOf(e.Channel).changes == nil {
+			if kindOf(e.Channel).changes == nil {
 				return gyro.MapChangeReply{}, protocol.ErrorNotAvailable
 			}
-			return gyro.MapChangeReply{Options: *sortOf(e.Channel).changes}, nil
+			return gyro.MapChangeReply{Options: *kindOf(e.Channel).changes}, nil
 		},
 		Presence: func(context.Context, *gyro.Client, gyro.PresenceEvent) (gyro.PresenceReply, error) {
 			return gyro.PresenceReply{}, nil

@@ -11,8 +11,8 @@ import (
 	"github.com/gyrohq/gyro/client"
 )
 
-// sort is a kind of channel: what the application makes of it, and what its subscribers may rely on.
-type sort struct {
+// kind of channel: what the application makes of it, and what its subscribers may rely on.
+type kind struct {
 	prefix  string // of the channels' names
 	weight  int    // among the channels of a plan
 	options gyro.SubscribeOptions
@@ -47,8 +47,8 @@ var (
 // roster begins the name of a map that shows the clients in the channel whose name follows.
 const roster = "clients:"
 
-// sorts of channels. A name belongs to the first sort whose prefix it has.
-var sorts = []*sort{
+// kinds of channels. A name belongs to the first kind whose prefix it has.
+var channelKinds = []*kind{
 	{prefix: "ch", weight: 8, history: kept, options: gyro.SubscribeOptions{
 		Recoverable: true, Presence: true, EmitJoinLeave: true, PushJoinLeave: true, AllowDelta: true,
 	}},
@@ -83,33 +83,56 @@ var sorts = []*sort{
 	}},
 }
 
-// sortOf returns the sort of a channel.
-func sortOf(ch string) *sort {
-	for _, s := range sorts {
+// kindOf returns the kind of a channel.
+func kindOf(ch string) *kind {
+	for _, s := range channelKinds {
 		if strings.HasPrefix(ch, s.prefix) {
 			return s
 		}
 	}
-	return sorts[0]
+	return channelKinds[0]
+}
+
+// digit is the last character of a channel's name. It decides how channels of a kind differ.
+func digit(ch string) int { return int(ch[len(ch)-1] - '0') }
+
+// historyOf returns how much a channel keeps, and how long: some less than clients are away.
+func historyOf(ch string) gyro.ChannelOptions {
+	k := kindOf(ch)
+	switch {
+	case k.history.HistorySize == 0 || k.sequence != gapless:
+	case digit(ch)%3 == 1:
+		return gyro.ChannelOptions{HistorySize: 50, HistoryTTL: 4 * time.Second, HistoryMetaTTL: 8 * time.Second}
+	case digit(ch)%3 == 2:
+		return gyro.ChannelOptions{HistorySize: 6, HistoryTTL: time.Minute, HistoryMetaTTL: time.Hour}
+	}
+	return k.history
+}
+
+// batch makes publications of some channels wait for others.
+func batch(ch string, o *gyro.SubscribeOptions) {
+	if digit(ch)%4 > 1 {
+		o.BatchMaxDelay, o.BatchMaxSize, o.BatchFlushLatest = 150*time.Millisecond, 8, digit(ch)%4 == 3
+	}
 }
 
 // newChannels chooses the channels of a plan.
 func newChannels(r *rand.Rand) []string {
 	total := 0
-	for _, s := range sorts {
+	for _, s := range channelKinds {
 		total += s.weight
 	}
 	names := []string{}
 	for n := range 1 + r.IntN(5) {
 		i := 0
-		for w := r.IntN(total); w >= sorts[i].weight; i++ {
-			w -= sorts[i].weight
+		for w := r.IntN(total); w >= channelKinds[i].weight; i++ {
+			w -= channelKinds[i].weight
 		}
-		names = append(names, fmt.Sprint(sorts[i].prefix, n))
-		if sorts[i].watched {
+		names = append(names, fmt.Sprint(channelKinds[i].prefix, n))
+		if channelKinds[i].watched {
 			names = append(names, roster+names[len(names)-1])
 		}
-		if sorts[i].changes != nil && r.IntN(3) == 0 {
+		if channelKinds[i].changes != nil && r.IntN(3) == 0 {
 			names = append(names, whole+names[len(names)-1])
 		}
 	}
@@ -118,7 +141,7 @@ func newChannels(r *rand.Rand) []string {
 
 // subscriptionTo makes a subscription of the client; nil if the server makes it.
 func (u *user) subscriptionTo(ch string, delta bool) *client.Subscription {
-	k := sortOf(ch)
+	k := kindOf(ch)
 	o := client.SubscribeOptions{Delta: delta && k.options.AllowDelta}
 	if own, _ := u.r.filters(u.name, ch); own {
 		o.Delta, o.Filter = false, red
@@ -150,7 +173,7 @@ func (u *user) subscriptionTo(ch string, delta bool) *client.Subscription {
 func (r *run) granted(user string) map[string]gyro.SubscribeOptions {
 	subs := map[string]gyro.SubscribeOptions{}
 	for _, ch := range r.plan.Names {
-		if k := sortOf(ch); k.server && stream(r.plan.Seed, "granted "+user+" "+ch).IntN(3) > 0 {
+		if k := kindOf(ch); k.server && stream(r.plan.Seed, "granted "+user+" "+ch).IntN(3) > 0 {
 			subs[ch] = r.optionsOf(user, ch)
 		}
 	}

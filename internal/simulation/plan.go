@@ -25,6 +25,7 @@ type plan struct {
 	Names    []string // of the channels
 	Expiring bool     // tokens expire
 	Cached   bool     // nodes keep maps in their memory
+	Recover  int      // most publications at a time; 0: all
 	Network  settings
 	Steps    []step
 	Strikes  []strike
@@ -70,7 +71,7 @@ var kinds = []stepKind{
 	{"reset", 8}, {"half open", 3}, {"slow", 3}, {"read", 4},
 	{"sever", 3}, {"mend", 4}, {"crash", 1}, {"stop", 1}, {"drain", 1}, {"start", 4}, {"partition", 1}, {"heal", 2},
 	{"engine down", 1}, {"engine up", 2}, {"replicate", 3}, {"failover", 1},
-	{"kick", 2}, {"take away", 3}, {"give", 3}, {"expire", 1}, {"survey", 2}, {"ask", 8}, {"trick", 6}, {"clear", 1},
+	{"kick", 2}, {"take away", 3}, {"give", 3}, {"expire", 1}, {"survey", 2}, {"ask", 8}, {"trick", 6}, {"clear", 1}, {"forget", 1},
 }
 
 // on returns the plan for another engine, with the faults that this engine has beside.
@@ -92,7 +93,7 @@ func (p *plan) on(engine string) *plan {
 
 func newPlan(seed uint64) *plan {
 	r := stream(seed, "plan")
-	p := &plan{Seed: seed, Engine: onReference, Nodes: 1 + r.IntN(5), Clients: 10 + r.IntN(30), Names: newChannels(r), Expiring: r.IntN(3) == 0, Cached: r.IntN(3) == 0}
+	p := &plan{Seed: seed, Engine: onReference, Nodes: 1 + r.IntN(5), Clients: 10 + r.IntN(30), Names: newChannels(r), Expiring: r.IntN(3) == 0, Cached: r.IntN(3) == 0, Recover: r.IntN(2) * 12}
 	ms := func(most int) time.Duration { return time.Duration(r.IntN(most+1)) * time.Millisecond }
 	p.Network = settings{
 		Lag: ms(20), Jitter: ms(60), EngineLag: ms(3), EngineJitter: ms(20),

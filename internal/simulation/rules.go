@@ -83,7 +83,7 @@ func (b *book) state(user, ch string, entries []client.Publication) {
 			b.fail("%s: %s has %s, which nobody published", user, ch, text)
 		case c.refused[text]:
 			b.fail("%s: %s has %s, which was suppressed", user, ch, text)
-		case sortOf(ch).sequence == unnumbered:
+		case kindOf(ch).sequence == unnumbered:
 		case e.Offset == 0 || e.Offset > s.at.Offset:
 			b.fail("%s: %s of %s is at %d, and the state at %d", user, text, ch, e.Offset, s.at.Offset)
 		default:
@@ -110,7 +110,7 @@ func (b *book) changed(now time.Duration, user, ch string, p client.Publication)
 
 // converged compares the entries of a map, in the end, with those that the clients have.
 func (b *book) converged(ch string, entries map[string]string) {
-	k := sortOf(ch)
+	k := kindOf(ch)
 	if k.changes == nil {
 		return
 	}

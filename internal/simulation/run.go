@@ -108,7 +108,7 @@ func simulate(p *plan, hit pairs, logged bool) (lines, failures []string) {
 		s.after(time.Duration(r.chance.Int64N(int64(2*time.Second))), u.user().name, func() {
 			u.connect()
 			for n, ch := range p.Names {
-				if r.chance.IntN(3) > 0 && !sortOf(ch).server {
+				if r.chance.IntN(3) > 0 && !kindOf(ch).server {
 					s.after(time.Duration(n+1)*time.Microsecond, u.user().name, func() { u.subscribe(ch) })
 				}
 			}
@@ -186,15 +186,19 @@ func (r *run) step(st step) {
 	case "client publish":
 		switch {
 		case derived(ch):
-		case sortOf(ch).changes != nil:
+		case kindOf(ch).changes != nil:
 			if u, is := u.(*user); is {
 				u.change(ch, st.Number)
 			}
 		default:
 			u.publish(ch)
 		}
+	case "forget":
+		if k := kindOf(ch); k.history.HistorySize > 0 && k.sequence == gapless {
+			r.operate(m, "forget "+ch, func(ctx context.Context, n *gyro.Node) error { return n.RemoveHistory(ctx, ch) }, func(error) {})
+		}
 	case "clear":
-		if sortOf(ch).changes != nil && !derived(ch) {
+		if kindOf(ch).changes != nil && !derived(ch) {
 			r.operate(m, "clear "+ch, func(ctx context.Context, n *gyro.Node) error { return n.Maps().Clear(ctx, ch) }, func(error) {})
 		}
 	case "connect":
@@ -289,7 +293,7 @@ func (r *run) publish(m *machine, ch string, number int) {
 	switch {
 	case derived(ch):
 		return
-	case sortOf(ch).changes != nil:
+	case kindOf(ch).changes != nil:
 		r.change(m, ch, number)
 		return
 	}
@@ -307,12 +311,12 @@ func (r *run) attempt(m *machine, ch, data string, attempt int) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		res, err := node.Publish(ctx, ch, []byte(data), &gyro.PublishOptions{IdempotencyKey: data, Delta: sortOf(ch).history.HistorySize > 0, Tags: tags(data)})
+		res, err := node.Publish(ctx, ch, []byte(data), &gyro.PublishOptions{IdempotencyKey: data, Delta: kindOf(ch).history.HistorySize > 0, Tags: tags(data)})
 		r.tell("backend "+data, func() {
 			r.log.add("backend", "published %s to %s: %d of %s, %v", data, ch, res.Position.Offset, res.Position.Epoch, err)
 			if err == nil {
 				r.book.acknowledged(ch, data, client.StreamPosition(res.Position))
-			} else if attempt < 3 && sortOf(ch).sequence != unnumbered { // a failover would forget the idempotency key
+			} else if attempt < 3 && kindOf(ch).sequence != unnumbered { // a failover would forget the idempotency key
 				r.after(time.Second, "backend "+data, func() { r.attempt(r.machines[(attempt+1)%len(r.machines)], ch, data, attempt+1) })
 			}
 		})
@@ -336,7 +340,7 @@ func (r *run) heal() {
 		at := time.Duration(i) * time.Millisecond
 		r.after(at, u.user().name, u.connect)
 		for n, ch := range r.plan.Names {
-			if n%2 == 0 && !sortOf(ch).server {
+			if n%2 == 0 && !kindOf(ch).server {
 				r.after(at+time.Duration(n+1)*time.Microsecond, u.user().name, func() { u.subscribe(ch) })
 			}
 		}
@@ -345,7 +349,7 @@ func (r *run) heal() {
 
 // serverChannels are the channels to which the server subscribes clients.
 func (r *run) serverChannels() []string {
-	return slices.DeleteFunc(slices.Clone(r.plan.Names), func(ch string) bool { return !sortOf(ch).server })
+	return slices.DeleteFunc(slices.Clone(r.plan.Names), func(ch string) bool { return !kindOf(ch).server })
 }
 
 // check asks the nodes what is true now.

@@ -623,7 +623,7 @@ func (m *model) data(s *modelSub, p *protocol.Publication) ([]byte, error) {
 
 func (m *model) subscribe(ch string) {
 	s := m.sub(ch)
-	if s.server || s.wanted || m.closed || sortOf(ch).changes != nil { // other SDKs have no maps
+	if s.server || s.wanted || m.closed || kindOf(ch).changes != nil { // other SDKs have no maps
 		return
 	}
 	s.wanted, s.tries = true, 0

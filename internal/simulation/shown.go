@@ -31,7 +31,7 @@ func (r *run) compose(l *link, cfg *gyro.Config) {
 	var b broker.Broker = l
 	if r.plan.Cached {
 		b = mapcache.New(l, mapcache.Config{
-			IsMap:        func(ch string) bool { o := sortOf(ch).changes; return o != nil && !o.Ephemeral() },
+			IsMap:        func(ch string) bool { o := kindOf(ch).changes; return o != nil && !o.Ephemeral() },
 			SyncInterval: 4 * time.Second, LoadTimeout: time.Second, StreamSize: 30, Logger: quiet,
 		})
 	}
@@ -50,7 +50,7 @@ func wholes(of broker.Broker, log *slog.Logger) broker.Broker {
 	return fullstate.New(fullstate.Config{
 		Of: func(ch string) (fullstate.Map, bool) {
 			name, ok := strings.CutPrefix(ch, whole)
-			return fullstate.Map{Channel: name, Ephemeral: ok && sortOf(name).changes.Ephemeral()}, ok
+			return fullstate.Map{Channel: name, Ephemeral: ok && kindOf(name).changes.Ephemeral()}, ok
 		},
 		State: of.Describe().Maps.State,
 		Positions: func(ctx context.Context, channels []string) []broker.PositionResult {

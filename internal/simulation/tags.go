@@ -19,7 +19,7 @@ func isRed(data string) bool { return tags(data)["color"] == "red" }
 
 // filters tells how a user filters a channel: with its own filter, or with one of the server, or not.
 func (r *run) filters(user, ch string) (own, server bool) {
-	if !sortOf(ch).options.AllowTagsFilter {
+	if !kindOf(ch).options.AllowTagsFilter {
 		return false, false
 	}
 	n := number(user) % 4
@@ -33,12 +33,13 @@ func (r *run) filtered(user, ch string) bool {
 
 // optionsOf returns the options of a user's subscription.
 func (r *run) optionsOf(user, ch string) gyro.SubscribeOptions {
-	o := sortOf(ch).options
+	o := kindOf(ch).options
+	batch(ch, &o)
 	if _, server := r.filters(user, ch); server {
 		o.ServerTagsFilter = red
 	}
-	if sortOf(ch).watched {
-		o.PresenceMaps = []channel.PresenceMap{{Channel: roster + ch, Kind: clientsMap.Kind, Options: *sortOf(roster).changes}}
+	if kindOf(ch).watched {
+		o.PresenceMaps = []channel.PresenceMap{{Channel: roster + ch, Kind: clientsMap.Kind, Options: *kindOf(roster).changes}}
 	}
 	return o
 }
