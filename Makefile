@@ -15,7 +15,7 @@ STEPS    ?= 6
 TIME     ?= 10m
 SEED     ?= $(shell date +%s)
 
-.PHONY: run build check test ci clients mobile bench-client bench-client-js published browsers cross-server deploy image release packages packages-systemd site site-serve reference faults simulate soak soak-clients million cluster operator lint generate swagger-ui test-redis-versions bench fuzz tidy version clean
+.PHONY: run build check test ci clients mobile bench-client bench-client-js published browsers cross-server deploy image release packages packages-systemd site site-serve reference faults simulate mutants soak soak-clients million cluster operator lint generate swagger-ui test-redis-versions bench fuzz tidy version clean
 
 # A server for the first five minutes: loopback only, everything in memory.
 run: build
@@ -67,6 +67,10 @@ simulate:
 	mkdir -p .cache
 	$(GO) test -c -o .cache/simulation.test ./internal/simulation
 	.cache/simulation.test -test.run TestSearch -test.timeout 0 -search $(TIME) -found .cache/simulation
+
+# Small faults in the product, one after the other: the simulator has to find each within TIME. NAMES=… for some of them.
+mutants:
+	cd internal/simulation && $(GO) run ./mutants -time $(TIME) -names '$(NAMES)'
 
 # TIME with a backend that fails a fifth of the calls: no descriptor, goroutine or memory may be left.
 soak:
