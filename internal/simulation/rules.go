@@ -144,6 +144,9 @@ func (b *book) tries(user, ch string) {
 
 // joined and left: a client comes once for each time that it subscribes, and before it goes. other is its user.
 func (b *book) joined(user, ch, id, other string) {
+	if b.rude(other) {
+		return // it subscribes more often than it says
+	}
 	n := b.coming(user, ch, id)
 	if *n++; *n > 1+b.attempts[[2]string{ch, id}]+b.attempts[[2]string{ch, other}] {
 		b.fail("%s: %s joins %s once more than it has subscribed, or after it has left", user, id, ch)

@@ -72,7 +72,7 @@ func (s *searcher) seeds(from uint64, n int) (done int, bad uint64) {
 
 func (s *searcher) add(table []byte) {
 	var list []strike
-	if json.Unmarshal(table, &list) != nil {
+	if json.NewDecoder(bytes.NewReader(table)).Decode(&list) != nil {
 		return
 	}
 	s.mu.Lock()

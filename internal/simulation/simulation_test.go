@@ -31,12 +31,15 @@ var (
 	found   = flag.String("found", "found", "where TestSearch puts the plans that fail")
 )
 
-// play runs a plan. It prints the log if asked, and what was wrong.
-func play(t *testing.T, p *plan, hit pairs, logged bool) (lines []string) {
+// play runs a plan. It prints what was wrong, and the log if it is asked to show it.
+func play(t *testing.T, p *plan, hit pairs, logged, show bool) (lines []string) {
 	synctest.Test(t, func(t *testing.T) {
 		cryptotest.SetGlobalRandom(t, p.Seed)
 		var failures []string
 		lines, failures = simulate(p, hit, logged)
+		if show {
+			fmt.Println(strings.Join(lines, "\n"))
+		}
 		for _, f := range failures {
 			fmt.Println("FAILURE", f)
 			t.Error(f)
@@ -51,27 +54,26 @@ func TestSeeds(t *testing.T) {
 		if *steps >= 0 {
 			p.Steps = p.Steps[:min(*steps, len(p.Steps))]
 		}
-		fmt.Println(strings.Join(play(t, p, pairs{}, true), "\n"))
+		play(t, p, pairs{}, true, true)
 		return
 	}
 	if *file != "" || *search > 0 {
 		t.Skip("a plan or a search is asked for")
 	}
 	hit := pairs{}
+	defer func() { // also after a failure
+		table, err := json.Marshal(hit.list())
+		fmt.Printf("PAIRS %s %v\n", table, err)
+	}()
 	begin := cmp.Or(*first, uint64(time.Now().UnixMilli()))
 	for i := range uint64(*seeds) {
 		s := begin + i
 		fmt.Println("SEED", s)
-		play(t, planOf(s), hit, false)
+		play(t, planOf(s), hit, false, false)
 		if t.Failed() {
 			t.Fatalf("seed %d fails: go test ./internal/simulation -run TestSeeds -seed %[1]d", s)
 		}
 	}
-	table, err := json.Marshal(hit.list())
-	if err != nil {
-		t.Fatal(err)
-	}
-	fmt.Printf("PAIRS %s\n", table)
 }
 
 // planOf returns the plan of a seed.
@@ -82,8 +84,7 @@ func TestPlan(t *testing.T) {
 	if *file == "" {
 		t.Skip("there is no -plan")
 	}
-	lines := play(t, load(t, *file), pairs{}, *trace)
-	fmt.Println(strings.Join(lines, "\n"))
+	play(t, load(t, *file), pairs{}, *trace, *trace)
 }
 
 func load(t *testing.T, name string) *plan {
@@ -108,7 +109,7 @@ func TestKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(f), ".json"), func(t *testing.T) { play(t, load(t, f), pairs{}, false) })
+		t.Run(strings.TrimSuffix(filepath.Base(f), ".json"), func(t *testing.T) { play(t, load(t, f), pairs{}, false, false) })
 	}
 }
 
@@ -121,7 +122,7 @@ func TestRepeats(t *testing.T) {
 		var before []string
 		for n := range 2 {
 			was := runtime.GOMAXPROCS(1 + n)
-			lines := play(t, planOf(1000+s), pairs{}, true)
+			lines := play(t, planOf(1000+s), pairs{}, true, false)
 			runtime.GOMAXPROCS(was)
 			if before == nil {
 				before = lines
