@@ -19,7 +19,7 @@ type book struct {
 	healed   time.Duration
 	count    int
 	filtered func(user, ch string) bool // tells that a user gets some publications alone
-	rude     func(user string) bool     // tells that a client does not keep the rules
+	quiet    func(user string) bool     // tells that a client does not say each time that it subscribes
 	attempts map[[2]string]int          // by channel and client, or user: to subscribe again
 }
 

@@ -78,7 +78,7 @@ func (o *orders) due(c *order) {
 		o.r.application.mu.Unlock()
 		for live := range o.r.net.live {
 			m, _ := o.r.users[o.r.index(c.user)].(*model)
-			if l, is := live.node.link.(*link); is && live.name == s.name && !(m != nil && m.rude) && !l.cut && l.severed < c.since {
+			if l, is := live.node.link.(*link); is && live.name == s.name && !(m != nil && m.rude) && !l.cut && l.changed < c.since {
 				o.missed(c, id)
 			}
 		}

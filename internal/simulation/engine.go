@@ -95,7 +95,7 @@ type link struct {
 
 	// Only the scheduler uses these.
 	cut        bool
-	severed    time.Duration   // last
+	changed    time.Duration   // cut or mended
 	dead       bool            // of a node that crashed
 	subscribed map[string]bool // by the server
 	wanted     map[string]bool // by the node
@@ -221,7 +221,7 @@ func (l *link) sever() {
 	if l.cut {
 		return
 	}
-	l.cut, l.severed = true, l.e.now()
+	l.cut, l.changed = true, l.e.now()
 	l.e.log.add(l.name, "engine: connection lost")
 	all := slices.SortedFunc(maps.Keys(l.pending), func(a, b *pending) int { return cmp.Compare(a.key, b.key) })
 	for _, p := range all { // one after the other, as the order matters to the node
@@ -235,7 +235,7 @@ func (l *link) mend() {
 	if !l.cut || l.dead {
 		return
 	}
-	l.cut = false
+	l.cut, l.changed = false, l.e.now()
 	for ch := range l.wanted {
 		l.subscribed[ch] = true
 	}

@@ -144,8 +144,8 @@ func (b *book) tries(user, ch string) {
 
 // joined and left: a client comes once for each time that it subscribes, and before it goes. other is its user.
 func (b *book) joined(user, ch, id, other string) {
-	if b.rude(other) {
-		return // it subscribes more often than it says
+	if b.quiet(other) {
+		return
 	}
 	n := b.coming(user, ch, id)
 	if *n++; *n > 1+b.attempts[[2]string{ch, id}]+b.attempts[[2]string{ch, other}] {

@@ -92,7 +92,7 @@ func simulate(p *plan, hit pairs, logged bool) (lines, failures []string) {
 	}
 	r.book = newBook(r.fail)
 	r.book.lossy, r.book.filtered, r.book.goesBack = n.Loss > 0, r.filtered, p.GoesBack
-	r.book.rude = func(user string) bool { return stream(p.Seed, "client "+user).IntN(1000) < p.Rude }
+	r.book.quiet = r.modelled
 	r.engine = newEngine(s, l, p, r.book)
 	r.net.fail = r.fail
 	r.net.moment = func(name, client string) { r.moment(name, nil, r.named(client)) }
