@@ -249,7 +249,7 @@ func (r *run) step(st step) {
 	case "ask":
 		u.ask([]protocol.Method{protocol.MethodPresence, protocol.MethodPresenceStats, protocol.MethodHistory, protocol.MethodRPC, protocol.MethodSend}[st.Number%5], ch)
 	case "trick":
-		if m, ok := u.(*model); ok {
+		if m, ok := u.(*model); ok && kindOf(ch).changes == nil {
 			m.trickWith(st.Other, ch)
 		}
 	default:
