@@ -27,9 +27,12 @@ type Engine struct {
 	broker   *Broker
 	presence *Presence
 
+	connecting chan struct{} // has an element while a Connect is under way
+
 	mu     sync.Mutex
 	closed bool
-	shards []*shard // nil before Connect
+	shards []*shard           // nil before Connect
+	cancel context.CancelFunc // ends the Connect under way
 }
 
 // New returns an engine that is not connected yet. If the configuration is wrong, the error names the field.
@@ -38,7 +41,7 @@ func New(cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{cfg: cfg}
+	e := &Engine{cfg: cfg, connecting: make(chan struct{}, 1), cancel: func() {}}
 	e.broker = newBroker(e)
 	e.presence = newPresence(e)
 	return e, nil
@@ -64,6 +67,7 @@ func (e *Engine) Close(context.Context) error {
 	e.mu.Lock()
 	shards := e.shards
 	e.shards, e.closed = nil, true
+	e.cancel()
 	e.mu.Unlock()
 	closeAll(shards)
 	return nil
@@ -102,24 +106,52 @@ func (e *Engine) mode(i int) string {
 	}
 }
 
+// connect takes long, while others call Close or find out that the engine is not connected yet.
 func (e *Engine) connect(ctx context.Context) ([]*shard, error) {
+	select {
+	case e.connecting <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-e.connecting }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	shards, err := e.begin(cancel)
+	if shards != nil || err != nil {
+		return shards, err
+	}
+	err = e.retry(ctx, func(ctx context.Context) (err error) {
+		shards, err = e.open(ctx)
+		return err
+	})
+	return e.connected(shards, err)
+}
+
+// begin returns the shards if the engine is connected. Close calls cancel.
+func (e *Engine) begin(cancel context.CancelFunc) ([]*shard, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
 		return nil, errClosed
 	}
-	if e.shards != nil {
-		return e.shards, nil
+	e.cancel = cancel
+	return e.shards, nil
+}
+
+func (e *Engine) connected(shards []*shard, err error) ([]*shard, error) {
+	e.mu.Lock()
+	closed := e.closed
+	if err == nil && !closed {
+		e.shards = shards
 	}
-	var shards []*shard
-	err := e.retry(ctx, func(ctx context.Context) (err error) {
-		shards, err = e.open(ctx)
-		return err
-	})
+	e.mu.Unlock()
+	if closed {
+		closeAll(shards) // nil after an error
+		return nil, errClosed
+	}
 	if err != nil {
 		return nil, err
 	}
-	e.shards = shards
 	return shards, nil
 }
 
