@@ -2,6 +2,7 @@ package redis_test
 
 import (
 	"context"
+	"io"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -29,6 +30,30 @@ func TestConnecting(t *testing.T) {
 		}
 		if err := <-ended; err == nil || time.Since(begin) > time.Hour {
 			t.Errorf("the attempt ends after %v: %v", time.Since(begin), err)
+		}
+	})
+}
+
+// TestSilentSoon: a server that completes the handshake and answers nothing more does not hold up Connect.
+func TestSilentSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shard := redis.Shard{Mode: redis.Standalone, IOTimeout: 4 * time.Second, Dial: func(context.Context, string, string) (net.Conn, error) {
+			near, far := net.Pipe()
+			go func() {
+				buf := make([]byte, 1024)
+				for _, answer := range []string{"$0\r\n\r\n", "%1\r\n$5\r\nproto\r\n:3\r\n"} { // of INFO and HELLO
+					if _, err := far.Read(buf); err != nil {
+						t.Error(err)
+					}
+					_, _ = far.Write([]byte(answer))
+				}
+				_, _ = io.Copy(io.Discard, far)
+			}()
+			return near, nil
+		}}
+		engine, begin := newEngine(t, redis.Config{Shards: []redis.Shard{shard}, Logger: quiet}), time.Now()
+		if err := engine.Connect(t.Context()); err == nil || time.Since(begin) > 10*time.Second {
+			t.Errorf("connected after %v: %v", time.Since(begin), err)
 		}
 	})
 }

@@ -166,6 +166,8 @@ func (c *Client) connect(ctx context.Context, cluster bool) error {
 	}
 	client, err := rueidis.NewClient(option)
 	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, c.opts.IOTimeout) // watchLiveness does not run yet
+		defer cancel()
 		err = client.Do(ctx, client.B().Ping().Build()).Error()
 	}
 	if err != nil {
@@ -199,6 +201,8 @@ func (c *Client) pingInterval() time.Duration { return min(keepAlive, c.opts.IOT
 func (c *Client) pingTimeout() time.Duration  { return c.opts.IOTimeout - 2*c.pingInterval() }
 
 func (c *Client) inCluster(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, c.opts.IOTimeout)
+	defer cancel()
 	info, err := c.redis.Do(ctx, c.redis.B().Info().Section("cluster").Build()).ToString()
 	return err == nil && strings.Contains(info, "cluster_enabled:1")
 }
