@@ -42,7 +42,9 @@ func (b *Broker) subscription(s *shard, text *commands.Strings, ch string, hash 
 }
 
 func (b *Broker) read(s *shard, ch string, sub *losses.Stream, top channel.StreamPosition, renewed bool) {
-	sub.Read(top)
+	if s.isVerified() { // otherwise it is read again, and what was known before must be compared first
+		sub.Read(top)
+	}
 	if renewed {
 		b.lostSome(s, ch)
 	}
