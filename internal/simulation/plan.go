@@ -58,6 +58,8 @@ func (s step) String() string { return fmt.Sprintf("%v %s %d %d", s.At, s.Kind, 
 const (
 	onReference = "reference"
 	onRedis     = "redis" // the real one, over a simulated Redis
+	// onStaleRedis is onRedis with data that go back, which a third of the plans of onRedis have.
+	onStaleRedis = "stale-redis"
 )
 
 type stepKind struct {
@@ -76,9 +78,10 @@ var kinds = []stepKind{
 
 // on returns the plan for another engine, with the faults that this engine has beside.
 func (p *plan) on(engine string) *plan {
-	if p.Engine = engine; engine == onRedis {
+	if engine == onRedis || engine == onStaleRedis {
+		p.Engine = onRedis
 		r := stream(p.Seed, "plan of Redis")
-		if p.GoesBack = r.IntN(3) == 0; p.GoesBack {
+		if p.GoesBack = r.IntN(3) == 0 || engine == onStaleRedis; p.GoesBack {
 			p.Steps = slices.DeleteFunc(p.Steps, func(s step) bool { return slices.Contains([]string{"crash", "stop", "drain"}, s.Kind) })
 			p.Strikes = slices.DeleteFunc(p.Strikes, func(s strike) bool { return s.Fault == "crash" || s.Fault == "stop" })
 		}

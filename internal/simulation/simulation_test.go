@@ -23,7 +23,7 @@ var (
 	steps   = flag.Int("steps", -1, "run no more than this many steps of a plan")
 	file    = flag.String("plan", "", "run the plan in this file alone")
 	trace   = flag.Bool("trace", false, "print the log of -plan")
-	engines = flag.String("engine", onReference, "the engine of all plans: reference or redis")
+	engines = flag.String("engine", onReference, "the engine of all plans: reference, redis or stale-redis")
 	first   = flag.Uint64("first", 0, "the first seed of TestSeeds and TestSearch; 0: a new one")
 	seeds   = flag.Int("seeds", 20, "how many seeds TestSeeds runs")
 	search  = flag.Duration("search", 0, "how long TestSearch looks for seeds that fail")
