@@ -30,6 +30,23 @@ func (r *run) unsubscribe(m *machine, u program, ch string) {
 	r.command(m, u.user(), "take away", ch, 1)
 }
 
+// Publications of backends have these names if their streams do not keep them, or if they have a version.
+const (
+	passing   = "passing"
+	versioned = "versioned"
+)
+
+func passes(data string) bool { return strings.HasPrefix(data, `{"id":"`+passing) }
+
+// publishOptions of a backend's publication. Its number is the version.
+func publishOptions(ch, data string) *gyro.PublishOptions {
+	o := &gyro.PublishOptions{IdempotencyKey: data, Tags: tags(data), SkipHistory: passes(data), Delta: kindOf(ch).history.HistorySize > 0}
+	if _, err := fmt.Sscanf(data, `{"id":"`+versioned+`-%d`, &o.Version); err != nil {
+		o.Version = 0
+	}
+	return o
+}
+
 // write is a change of a map by a backend.
 type write struct {
 	ch      string

@@ -185,6 +185,12 @@ func (b *book) got(_ time.Duration, user, ch string, offset uint64, data string)
 		b.unnumbered(s, user, ch, offset, data)
 		return
 	}
+	if offset == 0 && passes(data) {
+		if filtered(user, ch) && !isRed(data) {
+			b.fail("%s: got %s of %s, which the filter does not let through", user, data, ch)
+		}
+		return
+	}
 	if offset == 0 {
 		b.fail("%s: %s of %s has no offset", user, data, ch)
 		return

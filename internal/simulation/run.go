@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/client"
 	"github.com/gyrohq/gyro/internal/random"
 	"github.com/gyrohq/gyro/protocol"
@@ -299,7 +300,11 @@ func (r *run) publish(m *machine, ch string, number int) {
 		return
 	}
 	r.count++
-	data := fmt.Sprintf(`{"id":"backend-%d","text":"the same in all publications, so that deltas are small"}`, r.count)
+	name := "backend"
+	if kindOf(ch).history.HistorySize > 0 {
+		name = [...]string{passing, versioned, name, name, name, name}[number%6]
+	}
+	data := fmt.Sprintf(`{"id":"%s-%d","text":"the same in all publications, so that deltas are small"}`, name, r.count)
 	r.book.tried(ch, data)
 	r.attempt(m, ch, data, 0)
 }
@@ -312,12 +317,16 @@ func (r *run) attempt(m *machine, ch, data string, attempt int) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		res, err := node.Publish(ctx, ch, []byte(data), &gyro.PublishOptions{IdempotencyKey: data, Delta: kindOf(ch).history.HistorySize > 0, Tags: tags(data)})
+		res, err := node.Publish(ctx, ch, []byte(data), publishOptions(ch, data))
 		r.tell("backend "+data, func() {
 			r.log.add("backend", "published %s to %s: %d of %s, %v", data, ch, res.Position.Offset, res.Position.Epoch, err)
-			if err == nil {
+			switch {
+			case err == nil && res.Suppressed == channel.SuppressVersion && attempt > 0: // perhaps by the attempt before
+			case err == nil && res.Suppressed == channel.SuppressVersion:
+				r.book.suppressed(ch, data)
+			case err == nil:
 				r.book.acknowledged(ch, data, client.StreamPosition(res.Position))
-			} else if attempt < 3 && kindOf(ch).sequence != unnumbered { // a failover would forget the idempotency key
+			case attempt < 3 && kindOf(ch).sequence != unnumbered: // a failover would forget the idempotency key
 				r.after(time.Second, "backend "+data, func() { r.attempt(r.machines[(attempt+1)%len(r.machines)], ch, data, attempt+1) })
 			}
 		})
