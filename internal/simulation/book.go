@@ -186,7 +186,7 @@ func (b *book) got(_ time.Duration, user, ch string, offset uint64, data string)
 		return
 	}
 	if offset == 0 && passes(data) {
-		if filtered(user, ch) && !isRed(data) {
+		if b.filtered(user, ch) && !isRed(data) {
 			b.fail("%s: got %s of %s, which the filter does not let through", user, data, ch)
 		}
 		return

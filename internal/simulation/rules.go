@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/client"
 )
 
@@ -119,7 +120,7 @@ func (b *book) converged(ch string, entries map[string]string) {
 		b.roster(ch, entries)
 	}
 	for id, s := range b.subs {
-		if id[1] != ch || !s.active || k.sequence == unnumbered && b.lossy && s.since < b.healed {
+		if id[1] != ch || !s.active || k.sequence == unnumbered && b.lossy && s.since < b.healed+channel.DefaultCatchUpTimeout { // an event was lost while it caught up, perhaps
 			continue
 		}
 		for _, key := range slices.Sorted(maps.Keys(entries)) {
