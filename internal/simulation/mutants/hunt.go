@@ -132,14 +132,15 @@ func (h hunt) watch(lines <-chan string, limit time.Duration) find {
 		select {
 		case line, ok := <-lines:
 			name, begins := strings.CutPrefix(line, "SEED ")
-			text, failed := strings.CutPrefix(line, "FAILURE ")
 			switch {
 			case !ok:
 				return find{ok: true, seed: seed, failure: "the process ends"}
 			case begins:
 				seed = name
-			case failed, strings.HasPrefix(line, "panic:"), strings.HasPrefix(line, "fatal error:"):
-				return find{ok: true, seed: seed, failure: shorten(text)}
+			case strings.HasPrefix(line, "panic:"), strings.HasPrefix(line, "fatal error:"):
+				return find{ok: true, seed: seed, failure: shorten(line)}
+			case strings.HasPrefix(line, "FAILURE "):
+				return find{ok: true, seed: seed, failure: shorten(strings.TrimPrefix(line, "FAILURE "))}
 			}
 		case <-time.After(h.hang):
 			return find{ok: true, seed: seed, failure: fmt.Sprintf("it hangs for %v", h.hang)}
