@@ -126,9 +126,13 @@ func (u *told) heard(e client.Event) {
 		if kindOf(e.Channel).server {
 			b.replaced(u.name, e.Channel, e.Position)
 		}
+		b.moved(u.name, e)
 		b.subscribed(now, u.name, e.Channel, e.Position, e.WasRecovering && e.Recovered)
 	case client.SubscribingEvent:
 		u.r.log.add(u.name, "subscribing to %s: %v", e.Channel, e.Reason)
+		if e.Reason == client.BadDelta {
+			b.fail("%s: a patch of %s does not fit", u.name, e.Channel)
+		}
 		b.unsubscribed(u.name, e.Channel)
 		b.tries(u.name, e.Channel)
 	case client.UnsubscribedEvent:

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,8 +37,8 @@ func (r *run) start(m *machine) {
 		Handlers: r.handlers(), Interceptors: []gyro.Interceptor{r.application.watch(m)}, Engine: m.link.engine(), Name: m.name, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Channel:      historyOf,
 		PingInterval: 5 * time.Second, PongTimeout: 2 * time.Second, StaleCloseDelay: 3 * time.Second,
-		PresenceUpdateInterval: 3 * time.Second, ExpiredCloseDelay: 2 * time.Second, ExpiredSubCloseDelay: 2 * time.Second, PositionCheckDelay: 3 * time.Second,
-		QueueMaxSize: 64 << 10, RecoveryLimit: r.plan.Recover, FlightRecorder: -1, Loops: 1 + m.lives%3,
+		PresenceUpdateInterval: 3 * time.Second, ExpiredCloseDelay: 2 * time.Second, ExpiredSubCloseDelay: 2 * time.Second, PositionCheckDelay: r.checkDelay(),
+		QueueMaxSize: r.queue(), CommandLimit: r.plan.Network.Commands, RecoveryLimit: r.plan.Recover, FlightRecorder: -1, Loops: 1 + m.lives%3,
 	}
 	if l, is := m.link.(*link); is {
 		r.compose(l, &cfg)
@@ -59,6 +60,16 @@ func (r *run) start(m *machine) {
 			}
 		})
 	}()
+}
+
+func (r *run) queue() int { return cmp.Or(r.plan.Network.Queue, 64<<10) }
+
+// checkDelay: the simulated Redis loses messages without a word.
+func (r *run) checkDelay() time.Duration {
+	if r.plan.Engine != onReference {
+		return 3 * time.Second
+	}
+	return cmp.Or(r.plan.Network.CheckDelay, 3*time.Second)
 }
 
 // crash ends a node at once: nothing of it reaches anybody any more.

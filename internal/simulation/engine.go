@@ -180,7 +180,7 @@ func (l *link) request(p *pending, key string, do func() error) {
 	l.moment("engine " + kind)
 	l.e.log.add(l.name, "engine? %s", key)
 	fate := l.fate(key)
-	at := max(l.e.now()+l.pace(fate), l.requestAt)
+	at := max(l.e.now()+l.pace(fate), l.requestAt+1) // a connection keeps the order of its calls
 	l.requestAt = at
 	chance := fate.IntN(1000)
 	l.e.after(at-l.e.now(), l.name+" "+key, func() {

@@ -39,6 +39,7 @@ type network struct {
 	seed   uint64
 	count  map[string]int
 	live   map[*conn]bool
+	flaps  map[string]time.Duration // by client: when its next connection breaks
 	moment func(name, client string)
 	// lag and jitter of each message, and the room of a connection's buffer, which a slow reader fills.
 	lag, jitter time.Duration
@@ -73,6 +74,8 @@ type conn struct {
 	downCut, upCut    bool
 	slow              bool
 	stuck             [][]byte // slow: the client does not read
+	owed              int      // bytes that arrived and were not read
+	user              string
 	downAt, upAt      time.Duration
 	clientGone, ended bool
 	held              []func() // happens when a partition ends
@@ -127,7 +130,7 @@ func (n *network) dial(ctx context.Context, client string, to func() *machine, e
 func (n *network) open(client string, to func() *machine, encoding protocol.Encoding, answer func(*endpoint, error)) {
 	n.moment("client dials", client)
 	n.count[client]++
-	c := &conn{net: n, name: fmt.Sprintf("%s#%d", client, n.count[client]), room: n.window}
+	c := &conn{net: n, name: fmt.Sprintf("%s#%d", client, n.count[client]), user: client, room: n.window}
 	c.ways = [2]*rand.Rand{stream(n.seed, "down "+c.name), stream(n.seed, "up "+c.name)}
 	m := to()
 	c.node = m
@@ -150,6 +153,10 @@ func (n *network) open(client string, to func() *machine, encoding protocol.Enco
 		}
 		c.peer = peer
 		n.live[c] = true
+		if d, flaps := n.flaps[client]; flaps {
+			delete(n.flaps, client)
+			n.after(d, c.name, c.reset)
+		}
 		n.log.add(c.name, "connected to %s", m.name)
 		n.moment("client is accepted", client)
 		answer(c.client, nil)
@@ -254,14 +261,17 @@ func (c *conn) arrive(data []byte) {
 			continue
 		}
 		c.client.push(message, nil)
-		c.free(size)
+	}
+	if c.owed += len(data); !c.slow {
+		c.free()
 	}
 }
 
-// free lets the node write more.
-func (c *conn) free(size int) {
+// free lets the node write more: the client has read all that arrived.
+func (c *conn) free() {
 	c.mu.Lock()
-	c.room += size
+	c.room += c.owed
+	c.owed = 0
 	blocked := c.blocked
 	c.blocked = false
 	c.mu.Unlock()
@@ -317,6 +327,17 @@ func (c *conn) reset() {
 	c.end(errReset)
 }
 
+// stall lets the client read nothing, and closes its window.
+func (c *conn) stall() {
+	if c.ended {
+		return
+	}
+	c.slow = true
+	c.mu.Lock()
+	c.owed, c.room = c.owed+c.room, 0
+	c.mu.Unlock()
+}
+
 // read ends slowness.
 func (c *conn) read() {
 	if !c.slow {
@@ -325,13 +346,13 @@ func (c *conn) read() {
 	c.slow = false
 	stuck := c.stuck
 	c.stuck = nil
-	for _, m := range stuck {
-		if c.ended {
-			return
-		}
-		c.client.push(m, nil)
-		c.free(len(m) + 4)
+	if c.ended {
+		return
 	}
+	for _, m := range stuck {
+		c.client.push(m, nil)
+	}
+	c.free()
 }
 
 // send takes what the client has written.

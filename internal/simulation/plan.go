@@ -41,6 +41,10 @@ type settings struct {
 	HandlerDelay             time.Duration
 	// Chances that a handler refuses or panics.
 	HandlerFails, HandlerPanics int
+	// Bytes of a connection's buffer and of a client's queue, and how many commands of a client there are at a time. 0: as
+	// in plans that name none.
+	Room, Queue, Commands int
+	CheckDelay            time.Duration // between checks of positions
 }
 
 // step is something that happens at a time: an action of a client or a backend, or a fault. Number tells what it is
@@ -103,10 +107,24 @@ func newPlan(seed uint64) *plan {
 		Loss: rarely(r, 60), Double: rarely(r, 30), Mute: rarely(r, 20), Fail: rarely(r, 40),
 		HandlerDelay: ms(100), HandlerFails: rarely(r, 60), HandlerPanics: rarely(r, 20),
 	}
+	p.Network.bound(stream(seed, "plan of bounds"), len(p.Names))
 	p.Models, p.Rude = 500, rarely(r, 300)
 	p.draw(r, 50+r.IntN(400), kinds)
 	p.Strikes = strikes(seed)
 	return p
+}
+
+// bound chooses limits that runs meet.
+func (n *settings) bound(r *rand.Rand, channels int) {
+	n.Room, n.Queue, n.CheckDelay = 256<<r.IntN(8), 64<<10, 3*time.Second
+	if r.IntN(2) == 0 { // a client that reads nothing has too much soon; one that reads recovers all channels at once
+		n.Queue = 12 << 10
+		n.Room = max(n.Room, n.Queue*channels)
+	}
+	n.Commands = 2 << r.IntN(6)
+	if n.Loss == 0 && r.IntN(2) == 0 { // the engine tells of each loss
+		n.CheckDelay = time.Hour
+	}
 }
 
 // draw adds steps of some kinds.

@@ -3,6 +3,7 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -89,7 +90,7 @@ func simulate(p *plan, hit pairs, logged bool) (lines, failures []string) {
 	n := p.Network
 	r := &run{
 		scheduler: s, plan: p, log: l, began: map[string]map[string]int{}, choices: map[string]*rand.Rand{}, seen: map[string]int{}, pairs: hit, chance: stream(p.Seed, "run"),
-		net: &network{scheduler: s, log: l, seed: p.Seed, count: map[string]int{}, live: map[*conn]bool{}, closed: map[string]uint32{}, lag: n.Lag, jitter: n.Jitter, window: 32 << 10},
+		net: &network{scheduler: s, log: l, seed: p.Seed, count: map[string]int{}, live: map[*conn]bool{}, closed: map[string]uint32{}, lag: n.Lag, jitter: n.Jitter, window: cmp.Or(n.Room, 32<<10), flaps: map[string]time.Duration{}},
 	}
 	r.book = newBook(r.fail)
 	r.book.lossy, r.book.filtered, r.book.goesBack = n.Loss > 0, r.filtered, p.GoesBack
@@ -103,6 +104,7 @@ func simulate(p *plan, hit pairs, logged bool) (lines, failures []string) {
 		m := &machine{name: fmt.Sprintf("n%d", i), down: true}
 		r.machines = append(r.machines, m)
 		r.start(m)
+		r.watch(m)
 	}
 	for i := range p.Clients {
 		u := r.newProgram(i)
@@ -208,11 +210,16 @@ func (r *run) step(st step) {
 	case "disconnect":
 		u.disconnect()
 	case "reset":
-		with((*conn).reset)
+		with(func(c *conn) {
+			if st.Other%2 == 0 { // and the next one breaks before everything is subscribed again
+				r.net.flaps[c.user] = time.Duration(st.Other) * 400 * time.Microsecond
+			}
+			c.reset()
+		})
 	case "half open":
 		with(func(c *conn) { c.downCut, c.upCut = c.downCut || st.Other%2 == 0, c.upCut || st.Other%3 > 0 })
 	case "slow":
-		with(func(c *conn) { c.slow = true })
+		with((*conn).stall)
 	case "read":
 		with((*conn).read)
 	case "sever":

@@ -1,0 +1,39 @@
+package simulation
+
+import (
+	"context"
+	"time"
+
+	"github.com/gyrohq/gyro/client"
+)
+
+// moved: a client that subscribes again goes on at its position, or is told of a gap.
+func (b *book) moved(user string, e client.SubscribedEvent) {
+	k, s := sortOf(e.Channel), b.sub(user, e.Channel)
+	if !e.Recoverable || k.sequence != gapless || k.server || k.changes != nil {
+		return
+	}
+	if at := e.Position; !s.fresh && !e.WasRecovering && at != s.at {
+		b.fail("%s: subscribed to %s at %d of %s after %d of %s, and was told of no gap", user, e.Channel, at.Offset, at.Epoch, s.at.Offset, s.at.Epoch)
+	}
+}
+
+// watch looks at the queues of a node's clients every second, as long as there are faults.
+func (r *run) watch(m *machine) {
+	r.after(time.Second, m.name+" watch", func() {
+		if r.healed {
+			return
+		}
+		if node := m.node; !m.down {
+			go func() {
+				load, err := node.Inspect().Load(context.Background())
+				r.tell(m.name+" watch", func() {
+					if limit := r.queue(); err == nil && load.LargestQueue > limit {
+						r.fail("%s: %d bytes wait for a client, the limit is %d", m.name, load.LargestQueue, limit)
+					}
+				})
+			}()
+		}
+		r.watch(m)
+	})
+}
