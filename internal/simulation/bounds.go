@@ -9,7 +9,7 @@ import (
 
 // moved: a client that subscribes again goes on at its position, or is told of a gap.
 func (b *book) moved(user string, e client.SubscribedEvent) {
-	k, s := sortOf(e.Channel), b.sub(user, e.Channel)
+	k, s := kindOf(e.Channel), b.sub(user, e.Channel)
 	if !e.Recoverable || k.sequence != gapless || k.server || k.changes != nil {
 		return
 	}
