@@ -271,7 +271,7 @@ func (r *run) ask(ctx context.Context, m *machine, key string) error {
 	})
 	select {
 	case err := <-answer:
-		if err == errPanic {
+		if errors.Is(err, errPanic) {
 			panic(err)
 		}
 		return err

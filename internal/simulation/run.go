@@ -170,16 +170,19 @@ func (n *network) of(m *machine) []*conn {
 	return found
 }
 
+// step makes a step of the plan.
 func (r *run) step(st step) {
 	m := r.machines[st.Number%len(r.machines)]
 	u := r.users[st.Number%len(r.users)]
 	ch := r.plan.Names[st.Other%len(r.plan.Names)]
-	with := func(f func(*conn)) {
-		if all := r.net.of(nil); len(all) > 0 {
-			f(all[st.Number%len(all)])
-		}
-	}
 	r.log.add("step", "%s %d %d", st.Kind, st.Number, st.Other)
+	if !r.clientDoes(st, m, u, ch) && !r.connectionFails(st) && !r.nodeFails(st, m) && !r.applicationDoes(st, m, u, ch) {
+		r.engineFails(st, m)
+	}
+}
+
+// clientDoes reports whether a step is a deed of a client, or a publication.
+func (r *run) clientDoes(st step, m *machine, u program, ch string) bool {
 	switch st.Kind {
 	case "publish":
 		r.publish(m, ch, st.Number)
@@ -197,18 +200,30 @@ func (r *run) step(st step) {
 		default:
 			u.publish(ch)
 		}
-	case "forget":
-		if k := kindOf(ch); k.history.HistorySize > 0 && k.sequence == gapless {
-			r.operate(m, "forget "+ch, func(ctx context.Context, n *gyro.Node) error { return n.RemoveHistory(ctx, ch) }, func(error) {})
-		}
-	case "clear":
-		if kindOf(ch).changes != nil && !derived(ch) {
-			r.operate(m, "clear "+ch, func(ctx context.Context, n *gyro.Node) error { return n.Maps().Clear(ctx, ch) }, func(error) {})
-		}
 	case "connect":
 		u.connect()
 	case "disconnect":
 		u.disconnect()
+	case "ask":
+		u.ask([]protocol.Method{protocol.MethodPresence, protocol.MethodPresenceStats, protocol.MethodHistory, protocol.MethodRPC, protocol.MethodSend}[st.Number%5], ch)
+	case "trick":
+		if m, ok := u.(*model); ok && kindOf(ch).changes == nil {
+			m.trickWith(st.Other, ch)
+		}
+	default:
+		return false
+	}
+	return true
+}
+
+// connectionFails reports whether a step is about a connection of a client.
+func (r *run) connectionFails(st step) bool {
+	with := func(f func(*conn)) {
+		if all := r.net.of(nil); len(all) > 0 {
+			f(all[st.Number%len(all)])
+		}
+	}
+	switch st.Kind {
 	case "reset":
 		with(func(c *conn) {
 			if st.Other%2 == 0 { // and the next one breaks before everything is subscribed again
@@ -222,6 +237,15 @@ func (r *run) step(st step) {
 		with((*conn).stall)
 	case "read":
 		with((*conn).read)
+	default:
+		return false
+	}
+	return true
+}
+
+// nodeFails reports whether a step is about a node and its connection to the engine.
+func (r *run) nodeFails(st step, m *machine) bool {
+	switch st.Kind {
 	case "sever":
 		m.link.sever()
 	case "mend":
@@ -238,6 +262,15 @@ func (r *run) step(st step) {
 		m.cut = true
 	case "heal":
 		r.unite(m)
+	default:
+		return false
+	}
+	return true
+}
+
+// engineFails is a step about the engine.
+func (r *run) engineFails(st step, m *machine) {
+	switch st.Kind {
 	case "engine down":
 		r.engine.halt()
 	case "engine up":
@@ -246,6 +279,22 @@ func (r *run) step(st step) {
 		r.engine.replicate()
 	case "failover":
 		r.engine.failover()
+	default:
+		r.engine.fault(m.link, st)
+	}
+}
+
+// applicationDoes reports whether a step is a command of the server API.
+func (r *run) applicationDoes(st step, m *machine, u program, ch string) bool {
+	switch st.Kind {
+	case "forget":
+		if k := kindOf(ch); k.history.HistorySize > 0 && k.sequence == gapless {
+			r.operate(m, "forget "+ch, func(ctx context.Context, n *gyro.Node) error { return n.RemoveHistory(ctx, ch) }, func(error) {})
+		}
+	case "clear":
+		if kindOf(ch).changes != nil && !derived(ch) {
+			r.operate(m, "clear "+ch, func(ctx context.Context, n *gyro.Node) error { return n.Maps().Clear(ctx, ch) }, func(error) {})
+		}
 	case "kick", "take away", "expire":
 		r.command(m, u.user(), st.Kind, ch, st.Other)
 	case "give":
@@ -254,15 +303,10 @@ func (r *run) step(st step) {
 		}
 	case "survey":
 		r.survey(m)
-	case "ask":
-		u.ask([]protocol.Method{protocol.MethodPresence, protocol.MethodPresenceStats, protocol.MethodHistory, protocol.MethodRPC, protocol.MethodSend}[st.Number%5], ch)
-	case "trick":
-		if m, ok := u.(*model); ok && kindOf(ch).changes == nil {
-			m.trickWith(st.Other, ch)
-		}
 	default:
-		r.engine.fault(m.link, st)
+		return false
 	}
+	return true
 }
 
 // unite ends the partition of a node.

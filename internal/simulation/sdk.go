@@ -272,7 +272,7 @@ func (m *model) refreshAfter(d time.Duration) {
 		m.send(&protocol.Command{Refresh: &protocol.RefreshRequest{Token: m.name}}, func(r *protocol.Reply, err error) {
 			var e *protocol.Error
 			switch {
-			case err == errEnded:
+			case errors.Is(err, errEnded):
 			case errors.As(err, &e) && e.Code >= 100 && !e.Temporary:
 				m.end(client.Reason{Code: e.Code, Text: e.Message})
 			case err != nil:

@@ -33,7 +33,7 @@ func (h hunt) run(m mutant) find {
 	if err != nil {
 		return find{seed: "-", failure: "INVALID: " + err.Error()}
 	}
-	defer os.Remove(binary)
+	defer func() { _ = os.Remove(binary) }()
 	begin := time.Now()
 	for first := 1; ; {
 		f := h.seeds(binary, first, h.limit-time.Since(begin))
@@ -65,7 +65,7 @@ func (h hunt) seeds(binary string, first int, limit time.Duration) find {
 	go read(r, lines)
 	go func() {
 		_ = cmd.Wait()
-		w.Close()
+		_ = w.Close()
 	}()
 	f := h.watch(lines, limit)
 	_ = cmd.Process.Kill()

@@ -39,7 +39,7 @@ func measure(limit, hang time.Duration, names string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work)
+	defer func() { _ = os.RemoveAll(work) }()
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	h := hunt{root, work, limit, hang, filepath.Join(work, "sound.test")}
 	if err := h.compile(h.sound); err != nil {
@@ -49,7 +49,7 @@ func measure(limit, hang time.Duration, names string) error {
 	for _, m := range chosen {
 		found := h.run(m)
 		fmt.Fprintf(w, "%s\t%.1f s\tseed %s\t%s\n", m.Name, found.took.Seconds(), found.seed, found.failure)
-		w.Flush()
+		_ = w.Flush()
 		if !found.ok && m.By == "" {
 			missed = append(missed, m.Name)
 		}
