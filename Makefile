@@ -66,7 +66,7 @@ faults:
 simulate:
 	mkdir -p .cache
 	$(GO) test -c -o .cache/simulation.test ./internal/simulation
-	.cache/simulation.test -test.run TestSearch -test.timeout 0 -search $(TIME) -found .cache/simulation
+	.cache/simulation.test -test.run TestSearch -test.timeout 0 -first 0 -search $(TIME) -found .cache/simulation
 
 # Small faults in the product, one after the other: the simulator has to find each within TIME. NAMES=… for some of them.
 mutants:

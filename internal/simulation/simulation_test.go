@@ -24,7 +24,7 @@ var (
 	file    = flag.String("plan", "", "run the plan in this file alone")
 	trace   = flag.Bool("trace", false, "print the log of -plan")
 	engines = flag.String("engine", onReference, "the engine of all plans: reference, redis or stale-redis")
-	first   = flag.Uint64("first", 0, "the first seed of TestSeeds and TestSearch; 0: a new one")
+	first   = flag.Uint64("first", 1, "the first seed of TestSeeds and TestSearch; 0: a new one")
 	seeds   = flag.Int("seeds", 20, "how many seeds TestSeeds runs")
 	search  = flag.Duration("search", 0, "how long TestSearch looks for seeds that fail")
 	workers = flag.Int("workers", runtime.GOMAXPROCS(0), "processes of TestSearch")

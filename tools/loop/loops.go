@@ -112,7 +112,7 @@ var loops = map[string]*loop{
 				}},
 			},
 		}, alone(
-			step{name: "simulation", about: "clusters in virtual time, from new seeds, for a minute", do: []action{
+			step{name: "simulation", about: "clusters in virtual time, for a minute", do: []action{
 				goTestIn("-run=TestSearch", "./internal/simulation", "-search=1m", "-found=../../.cache/simulation"),
 			}},
 			step{name: "faults", about: "three nodes and 300 subscribers on engines that fail", wants: []string{"redis-server", "initdb"}, do: []action{

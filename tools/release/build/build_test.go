@@ -32,7 +32,7 @@ func TestWorkspace(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(use.Path, "go.mod")); err != nil {
 			t.Error(err)
 		}
-		for _, module := range []string{"e2e", "tools", "accounts"} {
+		for _, module := range []string{"e2e", "tools", "accounts", "simulation"} {
 			if filepath.Base(use.Path) == module {
 				t.Errorf("%s is used", use.Path)
 			}

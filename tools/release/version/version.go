@@ -155,7 +155,7 @@ func (k kind) set(text []byte, version string) []byte {
 // Published reports whether the module of a folder, as go.work names it, is one that users require. The others are for this
 // repository alone.
 func Published(dir string) bool {
-	return dir != "./e2e" && dir != "./tools" && !strings.HasPrefix(dir, "./examples/")
+	return dir != "./e2e" && dir != "./tools" && !strings.HasPrefix(dir, "./examples/") && !strings.HasPrefix(dir, "./internal/")
 }
 
 // Tags returns the tags of a release: its own, and one for each other module that users require.
