@@ -157,15 +157,6 @@ func (b *book) subscribed(now time.Duration, user, ch string, at client.StreamPo
 	s.life = b.channel(ch).past.now()
 }
 
-// replaced is for a subscription that the server may make in place of another one, which it continues.
-func (b *book) replaced(user, ch string, at client.StreamPosition) {
-	s := b.sub(user, ch)
-	if s.active && at != s.at {
-		b.fail("%s: the subscription to %s at %d of %s is replaced by one at %d of %s", user, ch, s.at.Offset, s.at.Epoch, at.Offset, at.Epoch)
-	}
-	s.active = false
-}
-
 func (b *book) unsubscribed(user, ch string) { b.sub(user, ch).active = false }
 func (b *book) gap(user, ch string)          {}
 

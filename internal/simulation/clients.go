@@ -124,7 +124,7 @@ func (u *told) heard(e client.Event) {
 			began[e.Channel]++
 		}
 		if kindOf(e.Channel).server {
-			b.replaced(u.name, e.Channel, e.Position)
+			b.unsubscribed(u.name, e.Channel) // the server may subscribe anew in its place
 		}
 		b.moved(u.name, e)
 		b.subscribed(now, u.name, e.Channel, e.Position, e.WasRecovering && e.Recovered)
