@@ -108,8 +108,6 @@ type setup struct {
 	opts    *channel.SubscribeOptions // that the application granted
 	catchup *catchup                  // nil unless the channel is a map
 	buffer  position.Buffer
-	// continues: the client has read another subscription up to the position to recover from.
-	continues bool
 	// ended is set by an unsubscribe meanwhile, which ends the subscription as soon as it is established.
 	ended *protocol.Unsubscribe
 	// unsubscribers are the ids of the commands that wait for this end, until unsubscribeBy at most.
@@ -427,9 +425,7 @@ func (s *Session) ServerSubscribe(ch string, o *channel.SubscribeOptions) error 
 		s.remove(s.subs.Get(ch))
 		return err
 	}
-	setup := attaching(item).setup
-	setup.continues = since != nil && o.RecoverSince == nil
-	s.run(s.begin(setup.attach.Only(item)))
+	s.run(s.begin(attaching(item).setup.attach.Only(item)))
 	return nil
 }
 
@@ -445,10 +441,6 @@ func (s *Session) afterServerAttach(it *effect.AttachItem) effect.Effect {
 	res, err := b.recoverAlone(it, new(subscribeResult))
 	if err != nil {
 		s.fail(0, err)
-		return nil
-	}
-	if b.setup.continues && res.WasRecovering && !res.Recovered && recovery.For(b.setup.opts).Gapless() {
-		s.Close(protocol.DisconnectInsufficientState) // the push could not tell the client that something is lost
 		return nil
 	}
 	// The push has no field for publications, so they follow it. Meanwhile the position is the client's, for bookmarks.
