@@ -123,7 +123,7 @@ func (n *settings) bound(r *rand.Rand, channels int) {
 	}
 	n.Commands = 2 << r.IntN(6)
 	if n.Loss == 0 && r.IntN(2) == 0 { // the engine tells of each loss
-		n.CheckDelay = 8 * time.Second
+		n.CheckDelay = 5 * time.Second
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -113,25 +114,29 @@ func TestKnown(t *testing.T) {
 	}
 }
 
-// TestRepeats: the log of a seed is the same in each run, with one processor and with two.
+// TestRepeats: the log of a seed is the same in each process, with one processor and with two.
 func TestRepeats(t *testing.T) {
 	if *seed != 0 || *file != "" || *search > 0 {
 		t.Skip("a seed, a plan or a search is asked for")
 	}
-	for s := range uint64(3) {
-		var before []string
-		for n := range 2 {
-			was := runtime.GOMAXPROCS(1 + n)
-			lines := play(t, planOf(1000+s), pairs{}, true, false)
-			runtime.GOMAXPROCS(was)
-			if before == nil {
-				before = lines
-				continue
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for s := range 3 {
+		var logs [2][]string
+		for n := range logs {
+			cmd := exec.Command(program, "-test.run", "^TestSeeds$", "-seed", fmt.Sprint(1+s))
+			cmd.Env = append(os.Environ(), fmt.Sprint("GOMAXPROCS=", 1+n))
+			out, err := cmd.Output()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
 			}
-			for i := range before {
-				if i >= len(lines) || lines[i] != before[i] {
-					t.Fatalf("seed %d, line %d:\n%s\nthen:\n%s", 1000+s, i, before[i], append(lines, "the end")[min(i, len(lines))])
-				}
+			logs[n] = slices.DeleteFunc(strings.Split(string(out), "\n"), func(line string) bool { return !strings.HasPrefix(line, " ") })
+		}
+		for i, line := range logs[0] {
+			if other := append(logs[1], "the end")[min(i, len(logs[1]))]; line != other {
+				t.Fatalf("seed %d, line %d:\n%s\nthen:\n%s", 1+s, i, line, other)
 			}
 		}
 	}
