@@ -49,6 +49,7 @@ type Node struct {
 	ran      bool // Run was called
 	running  bool // Run has started the parts
 	shutdown bool
+	started  chan struct{} // closed when Run has started the parts, or failed
 	// ended is closed when a shutdown is complete; endErr is its outcome.
 	ended  chan struct{}
 	endErr error
@@ -65,7 +66,7 @@ func New(cfg Config) (*Node, error) {
 		return nil, err
 	}
 	cfg.Handlers = cfg.Handlers.intercepted(cfg.Interceptors, cfg.Logger)
-	n := &Node{cfg: cfg, uid: uuid.NewString(), ended: make(chan struct{})}
+	n := &Node{cfg: cfg, uid: uuid.NewString(), started: make(chan struct{}), ended: make(chan struct{})}
 	loops := make([]*loop.Loop, cfg.Loops)
 	for i := range loops {
 		loops[i] = loop.New()
@@ -103,18 +104,21 @@ func (n *Node) Run() error {
 	return nil
 }
 
+// start holds no lock while an engine connects, so that Shutdown need not wait for it.
 func (n *Node) start() error {
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	if n.ran || n.shutdown {
+		n.mu.Unlock()
 		return errors.New("gyro: node was started already")
 	}
 	n.ran = true
-	if err := startAll(n.parts); err != nil {
-		return err
-	}
-	n.running = true
-	return nil
+	n.mu.Unlock()
+	defer close(n.started)
+	err := startAll(n.parts)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.running = err == nil
+	return err
 }
 
 // UID of the node: a random UUID.
@@ -143,14 +147,13 @@ func (n *Node) Shutdown(ctx context.Context) error {
 	first := !n.shutdown
 	n.shutdown = true
 	n.clients.Refuse()
-	running := n.running
+	ran := n.ran
 	n.mu.Unlock()
 	switch {
-	case !running:
+	case !ran:
 		return nil
 	case first:
-		context.AfterFunc(ctx, n.clients.Stop)
-		go n.end(context.WithoutCancel(ctx))
+		go n.end(ctx)
 	}
 	select {
 	case <-n.ended:
@@ -160,7 +163,15 @@ func (n *Node) Shutdown(ctx context.Context) error {
 	}
 }
 
+// end waits for Run, and stops what it has started.
 func (n *Node) end(ctx context.Context) {
 	defer close(n.ended)
-	n.endErr = stopAll(ctx, n.parts)
+	<-n.started
+	n.mu.Lock()
+	running := n.running
+	n.mu.Unlock()
+	if running {
+		context.AfterFunc(ctx, n.clients.Stop)
+		n.endErr = stopAll(context.WithoutCancel(ctx), n.parts)
+	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/memory"
 	"github.com/gyrohq/gyro/internal/nodetest"
 	"github.com/gyrohq/gyro/internal/testkit/wstest"
 	"github.com/gyrohq/gyro/protocol"
@@ -35,6 +37,46 @@ func TestRunOnce(t *testing.T) {
 	if err := node.Run(); err == nil {
 		t.Error("the second Run succeeded")
 	}
+}
+
+// slowStart is an engine that connects when it is allowed to.
+type slowStart struct {
+	*memory.Broker
+	allowed chan struct{}
+}
+
+func (s *slowStart) Run(h broker.EventHandler) error {
+	<-s.allowed
+	return s.Broker.Run(h)
+}
+
+// A shutdown during the start waits no longer than its context, and ends what the start has begun.
+func TestShutdownWhileStarting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &slowStart{memory.New(memory.Config{}), make(chan struct{})}
+		n, err := gyro.New(gyro.Config{Broker: engine})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ran := make(chan error, 1)
+		go func() { ran <- n.Run() }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := n.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Shutdown: %v", err)
+		}
+		close(engine.allowed)
+		if err := n.Shutdown(t.Context()); err != nil {
+			t.Errorf("the second Shutdown: %v", err)
+		}
+		if err := <-ran; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+		if _, err := n.Publish(t.Context(), "a", []byte(`1`), nil); err == nil {
+			t.Error("the engine is not closed")
+		}
+	})
 }
 
 func TestNodeThatDoesNotRun(t *testing.T) {
