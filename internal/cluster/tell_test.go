@@ -434,6 +434,7 @@ func TestTellANodeThatIsNotKnown(t *testing.T) {
 			t.Errorf("a did %q, c %q", users(a), users(c))
 		}
 		time.Sleep(forgetAfter + cleanInterval)
+		synctest.Wait()
 		if len(b.commands) != 0 || len(b.kept) != 0 || b.keptBytes != 0 {
 			t.Errorf("%d commands and %d bytes are kept", len(b.commands)+len(b.kept), b.keptBytes)
 		}
