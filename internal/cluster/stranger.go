@@ -30,7 +30,7 @@ func (c *Cluster) forgetKept(forget func(o *pendingCommand) bool) {
 	})
 }
 
-// meetStranger has a node that was not known get the commands that are younger than it. The lock is held.
+// meetStranger gives a node that was not known the commands that are younger than it. The lock is held.
 func (c *Cluster) meetStranger(n *control.Node, now time.Time) {
 	if n.Protocol < control.Confirms {
 		return
