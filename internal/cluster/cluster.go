@@ -93,6 +93,7 @@ type Cluster struct {
 	redelivering     map[string]bool            // nodes that get them now
 	kept             []*pendingCommand          // for nodes that this one does not know yet
 	keptBytes        int
+	keptFull         bool // the log says that no more are kept
 	done             doneBefore
 	confirm          map[string][]*control.Confirmed // by node, not sent yet
 	started          bool

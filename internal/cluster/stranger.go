@@ -12,7 +12,14 @@ import (
 
 // keepForStrangers is called when a command begins. The lock is held.
 func (c *Cluster) keepForStrangers(o *pendingCommand) {
-	if o.at.Sub(c.registry.start) > forgetAfter || len(c.kept) >= maxUndelivered || c.keptBytes+o.size > maxUndeliveredBytes {
+	if o.at.Sub(c.registry.start) > forgetAfter {
+		return
+	}
+	if len(c.kept) >= maxUndelivered || c.keptBytes+o.size > maxUndeliveredBytes {
+		if !c.keptFull {
+			c.keptFull = true
+			c.log.Warn("no more commands are kept for nodes that were silent when this one started", "commands", len(c.kept), "bytes", c.keptBytes)
+		}
 		return
 	}
 	c.kept = append(c.kept, o)

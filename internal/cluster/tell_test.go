@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/internal/clocks"
 	"github.com/gyrohq/gyro/internal/cluster/control"
 	"github.com/gyrohq/gyro/internal/testkit/bustest"
 	"github.com/gyrohq/gyro/internal/testkit/proptest"
@@ -439,6 +440,18 @@ func TestTellANodeThatIsNotKnown(t *testing.T) {
 			t.Errorf("%d commands and %d bytes are kept", len(b.commands)+len(b.kept), b.keptBytes)
 		}
 	})
+}
+
+// What is kept for unknown nodes has a bound, and the log says once when it is reached.
+func TestKeepForStrangersIsBounded(t *testing.T) {
+	var log strings.Builder
+	c := New(Config{UID: "a", Clocks: clocks.New("a"), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	for range maxUndelivered + 5 {
+		c.keepForStrangers(&pendingCommand{at: time.Now(), size: 10})
+	}
+	if n := strings.Count(log.String(), "no more commands are kept"); len(c.kept) != maxUndelivered || c.keptBytes != 10*maxUndelivered || n != 1 {
+		t.Errorf("%d commands and %d bytes are kept, the log says so %d times", len(c.kept), c.keptBytes, n)
+	}
 }
 
 // A node that gives signs of life but does not confirm is named.
