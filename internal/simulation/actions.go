@@ -173,7 +173,7 @@ func (r *run) content(n *gyro.Node, ch string) (client.StreamPosition, map[strin
 	return client.StreamPosition(st.Top), entries, err
 }
 
-// idle asks, when all clients have gone, what is left of them.
+// idle asks the nodes for clients, channels and presence when all clients have gone. There must be none.
 func (r *run) idle() {
 	waiting := 0
 	for _, m := range r.machines {

@@ -42,9 +42,10 @@ type subscriptionBook struct {
 	begun  client.StreamPosition
 	got    map[client.StreamPosition]bool
 	fresh  bool // never subscribed
+	gapDue bool // the program must be told of a gap
 
 	since   time.Duration
-	last    client.StreamPosition // of what was told
+	last    client.StreamPosition // of the newest publication that the client was told
 	data    string
 	told    map[string]bool // since subscribed
 	newest  int             // when the newest of them was tried
@@ -87,8 +88,6 @@ func (b *book) tried(ch, data string) {
 	c.known[data], c.triedAt[data] = true, b.count
 }
 
-func (b *book) refused(ch, data string) {}
-
 // acknowledged is a publication whose publisher has its position.
 func (b *book) acknowledged(ch, data string, at client.StreamPosition) {
 	b.answered(ch, data)
@@ -124,7 +123,7 @@ func (b *book) disconnected(user string) {
 	delete(b.clients, user)
 	for k, s := range b.subs {
 		if k[0] == user {
-			s.active = false
+			s.active, s.gapDue = false, false
 		}
 	}
 }
@@ -157,8 +156,10 @@ func (b *book) subscribed(now time.Duration, user, ch string, at client.StreamPo
 	s.life = b.channel(ch).past.now()
 }
 
-func (b *book) unsubscribed(user, ch string) { b.sub(user, ch).active = false }
-func (b *book) gap(user, ch string)          {}
+func (b *book) unsubscribed(user, ch string) {
+	s := b.sub(user, ch)
+	s.active, s.gapDue = false, false
+}
 
 func (b *book) got(_ time.Duration, user, ch string, offset uint64, data string) {
 	s, c := b.sub(user, ch), b.channel(ch)
@@ -167,6 +168,9 @@ func (b *book) got(_ time.Duration, user, ch string, offset uint64, data string)
 	}
 	if !s.active {
 		b.fail("%s: got %s of %s without a subscription", user, data, ch)
+	}
+	if s.gapDue {
+		b.fail("%s: got %s of %s before it was told of a gap", user, data, ch)
 	}
 	if c.refused[data] {
 		b.fail("%s: got %s of %s, which was suppressed", user, data, ch)
@@ -210,6 +214,9 @@ func (b *book) settled(ch string, top client.StreamPosition) {
 		}
 		if past := b.channel(ch).past; past.lost(s.at, s.life, past.now()) {
 			b.fail("%s: is at %d of %s in %s, which was lost", k[0], s.at.Offset, s.at.Epoch, ch)
+		}
+		if s.gapDue {
+			b.fail("%s: was never told of a gap in %s", k[0], ch)
 		}
 		switch kindOf(ch).sequence {
 		case unnumbered:

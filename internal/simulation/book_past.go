@@ -4,7 +4,7 @@ import "github.com/gyrohq/gyro/client"
 
 // pastBook knows what a channel's stream lost, as the server of the engine tells. Each time the data go back begins
 // another life of the stream. A client may have got a position in a life, and the position may be given out again in
-// the next one: then the client must be told. A nil pastBook is that of a stream that loses nothing.
+// the next one: then the client must be told. A stream that loses nothing has a nil pastBook.
 type pastBook struct {
 	tops []map[string]uint64 // by life before which the data went back: the top, by its epoch
 	life map[string]int      // by publication

@@ -18,6 +18,16 @@ func (b *book) moved(user string, e client.SubscribedEvent) {
 	}
 }
 
+// expectGap: the client for Go tells its program of publications that are missing, before those that follow. The models
+// of other SDKs have no such event.
+func (b *book) expectGap(user string, e client.SubscribedEvent) {
+	if k := kindOf(e.Channel); k.sequence == gapless && k.changes == nil && !b.quiet(user) {
+		b.sub(user, e.Channel).gapDue = e.WasRecovering && !e.Recovered
+	}
+}
+
+func (b *book) gap(user, ch string) { b.sub(user, ch).gapDue = false }
+
 // watch looks at the queues of a node's clients every second, as long as there are faults.
 func (r *run) watch(m *machine) {
 	r.after(time.Second, m.name+" watch", func() {

@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -123,11 +122,9 @@ func (u *told) heard(e client.Event) {
 		if began := u.r.began[b.clients[u.name]]; began != nil {
 			began[e.Channel]++
 		}
-		if kindOf(e.Channel).server {
-			b.unsubscribed(u.name, e.Channel) // the server may subscribe anew in its place
-		}
 		b.moved(u.name, e)
 		b.subscribed(now, u.name, e.Channel, e.Position, e.WasRecovering && e.Recovered)
+		b.expectGap(u.name, e)
 	case client.SubscribingEvent:
 		u.r.log.add(u.name, "subscribing to %s: %v", e.Channel, e.Reason)
 		if e.Reason == client.BadDelta {
@@ -191,13 +188,9 @@ func (u *told) payload(ch string) string {
 
 // published is the answer to a publication of the program.
 func (u *told) published(ch, data string, err error) {
-	var e *client.Error
 	u.r.log.add(u.name, "published to %s: %v", ch, err)
 	if err == nil {
 		u.r.book.answered(ch, data)
-	}
-	if errors.As(err, &e) && e.Code >= 100 {
-		u.r.book.refused(ch, data)
 	}
 }
 

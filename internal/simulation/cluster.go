@@ -26,7 +26,7 @@ type machine struct {
 // idle tells that no node runs, starts or stops.
 func (m *machine) idle() bool { return m.down && !m.starting && !m.stopping }
 
-// start starts a node on a machine. ready is called when it takes clients.
+// start starts a node on a machine, which is down until the node takes clients.
 func (r *run) start(m *machine) {
 	m.lives++
 	m.starting = true

@@ -32,7 +32,7 @@ type engineServer interface {
 	failover()
 	fault(l nodeLink, st step) // of one engine alone
 	heal()                     // ends all faults
-	sweep()                    // removes what has expired, again and again
+	sweep()                    // removes expired entries, again and again
 	rest(resting bool)         // whether nothing expires
 }
 

@@ -48,8 +48,8 @@ type network struct {
 	fail        func(format string, args ...any)
 }
 
-// conn is a connection between a client and a node, with both of its ends. A direction that is cut silently loses
-// what is written, as a half-open connection.
+// conn is a connection between a client and a node, with both of its ends. A direction that is cut loses all bytes
+// without a word, as a half-open connection does.
 type conn struct {
 	net    *network
 	name   string
