@@ -12,7 +12,8 @@ const (
 	maxControlMessages = 4096
 	// controlPatience: without room for that long, messages are dropped until there is room.
 	controlPatience = time.Second
-	controlWorkers  = 4
+	// controlWorkers handle messages at a time. The number is the same on each machine, and so is the order of effects.
+	controlWorkers = 4
 )
 
 // controlQueue has goroutines of its own, so that a slow handler of control messages does not hold up publications.

@@ -42,7 +42,7 @@ func (b *Broker) subscription(s *shard, text *commands.Strings, ch string, hash 
 }
 
 func (b *Broker) read(s *shard, ch string, sub *losses.Stream, top channel.StreamPosition, renewed bool) {
-	if s.isVerified() { // otherwise it is read again, and what was known before must be compared first
+	if s.isVerified() { // the verification compares the position before this read with the server's
 		sub.Read(top)
 	}
 	if renewed {

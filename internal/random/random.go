@@ -1,5 +1,5 @@
-// Package random has what chance decides and what is no secret: parts of pauses, identifiers that nobody has to guess,
-// and hashes. A simulation sets their source, so that a run can be repeated.
+// Package random makes random numbers and hashes that are no secrets, for pauses, identifiers and tables. A simulation
+// sets their source, so that a run can be repeated.
 package random
 
 import (
@@ -38,7 +38,7 @@ func Uint64() uint64 {
 	return rand.Uint64()
 }
 
-// Hash returns the hash of a text. It differs from process to process, so that nobody can make many texts of one hash.
+// Hash returns the hash of a text. Each process has other hashes, so an attacker cannot prepare many texts of one hash.
 func Hash(text string) uint64 {
 	if s := source.Load(); s != nil {
 		return s.Hash(text)

@@ -16,10 +16,11 @@ type lock struct{ queue atomic.Pointer[queue] } // nil: the lock is free
 type queue struct {
 	mu      sync.Mutex
 	waiting []chan struct{} // closed when the lock is handed over
-	over    bool            // nobody waited, so the lock is free
+	over    bool            // the lock is free again, and a new queue follows
 }
 
-var alone = new(queue) // of a lock that nobody waits for
+// alone is the queue of a held lock without waiting goroutines.
+var alone = new(queue)
 
 func (l *lock) tryLock() bool { return l.queue.CompareAndSwap(nil, alone) }
 
