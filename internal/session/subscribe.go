@@ -443,6 +443,10 @@ func (s *Session) afterServerAttach(it *effect.AttachItem) effect.Effect {
 		s.fail(0, err)
 		return nil
 	}
+	if b.replacesLost(res) {
+		s.Close(protocol.DisconnectInsufficientState) // the push cannot tell the client that publications are lost
+		return nil
+	}
 	// The push has no field for publications, so they follow it. Meanwhile the position is the client's, for bookmarks.
 	// Clients drop publications up to the position of the push, so it is before the first one.
 	top, pubs, begin := b.at.Offset, res.Publications, res.Offset
@@ -463,6 +467,14 @@ func (s *Session) afterServerAttach(it *effect.AttachItem) effect.Effect {
 		s.reply(protocol.Reply{Push: &protocol.Push{Channel: b.channel, Pub: p}})
 	}
 	return b.goLive()
+}
+
+// replacesLost reports whether the client had a subscription in place of this one, and publications since its position are
+// lost. A stream whose offset is 0 has lost none, whatever its epoch.
+func (b *Subscription) replacesLost(res *protocol.SubscribeResult) bool {
+	old := b.setup.subscribing.Request
+	return old.Recover && b.setup.opts.RecoverSince == nil && b.at.Positioned && recovery.For(b.setup.opts).Gapless() &&
+		!res.Recovered && (old.Offset != b.at.Offset || old.Epoch != b.at.Epoch && old.Offset > 0)
 }
 
 // goLive delivers the buffered messages like live ones, which leaves out those that the reply has.

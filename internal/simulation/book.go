@@ -135,8 +135,8 @@ func (b *book) subscribed(now time.Duration, user, ch string, at client.StreamPo
 	case !s.active:
 	case !k.server:
 		b.fail("%s: subscribed to %s twice", user, ch)
-	case at.Epoch == s.at.Epoch && at.Offset > s.at.Offset:
-		b.fail("%s: a new subscription to %s, in place of another, goes from %d to %d", user, ch, s.at.Offset, at.Offset)
+	case k.sequence == gapless && (at.Epoch == s.at.Epoch && at.Offset > s.at.Offset || at.Epoch != s.at.Epoch && max(at.Offset, s.at.Offset) > 0):
+		b.fail("%s: a new subscription to %s, in place of another, goes from %v to %v", user, ch, s.at, at)
 	}
 	b.tries(user, ch)
 	s.active, s.since = true, now
