@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -126,7 +127,7 @@ func (l *link) kill() {
 func (e *engine) connect(name string, moment func(string)) nodeLink {
 	l := &link{
 		e: e, name: name, moment: moment,
-		ended: make(chan struct{}), events: make(chan func(), 1<<16), pending: map[*pending]bool{}, subscribed: map[string]bool{}, wanted: map[string]bool{},
+		ended: make(chan struct{}), events: make(chan func(), 1<<10), pending: map[*pending]bool{}, subscribed: map[string]bool{}, wanted: map[string]bool{},
 	}
 	e.links = append(e.links, l)
 	return l
@@ -139,7 +140,7 @@ func (l *link) pace(r *rand.Rand) time.Duration {
 // fate returns the source of chance of one thing that happens to the link. It does not depend on other things that
 // happen at the same moment, because their order may differ: equal things have equal fates then.
 func (l *link) fate(key string) *rand.Rand {
-	return stream(l.e.seed, fmt.Sprint(l.name, " ", key, " ", int64(l.e.now())))
+	return stream(l.e.seed, l.name+" "+key+" "+strconv.FormatInt(int64(l.e.now()), 10))
 }
 
 // call has the server do something, and waits for the answer. key tells calls apart that come at one moment.
@@ -153,8 +154,8 @@ func (l *link) call(ctx context.Context, key string, do func() error) error {
 		return errors.New("the engine is closed")
 	}
 	l.mu.Unlock()
-	p := &pending{key: key, done: make(chan error, 1)}
-	l.e.tell(l.name+" "+key, func() { l.request(p, key, do) })
+	p := &pending{key: l.name + " " + key, done: make(chan error, 1)}
+	l.e.tell(p.key, func() { l.request(p, key, do) })
 	select {
 	case err := <-p.done:
 		return err
@@ -171,11 +172,11 @@ func (l *link) request(p *pending, key string, do func() error) {
 		if !l.dead {
 			l.e.log.add(l.name, "engine? %s, without a connection", key)
 		}
-		l.e.after(0, l.name+" "+key, func() { p.done <- errCut })
+		l.e.after(0, p.key, func() { p.done <- errCut })
 		return
 	}
 	l.pending[p] = true
-	l.e.after(l.e.timeout, l.name+" "+key, func() { l.answer(p, errTimeout) })
+	l.e.after(l.e.timeout, p.key, func() { l.answer(p, errTimeout) })
 	kind, _, _ := strings.Cut(key, " ")
 	l.moment("engine " + kind)
 	l.e.log.add(l.name, "engine? %s", key)
@@ -183,7 +184,7 @@ func (l *link) request(p *pending, key string, do func() error) {
 	at := max(l.e.now()+l.pace(fate), l.requestAt+1) // a connection keeps the order of its calls
 	l.requestAt = at
 	chance := fate.IntN(1000)
-	l.e.after(at-l.e.now(), l.name+" "+key, func() {
+	l.e.after(at-l.e.now(), p.key, func() {
 		if l.cut || !l.pending[p] {
 			return
 		}
@@ -202,7 +203,7 @@ func (l *link) request(p *pending, key string, do func() error) {
 			l.e.log.add(l.name, "engine: %s gets no answer", key)
 			return
 		}
-		l.e.after(l.pace(fate), l.name+" "+key, func() {
+		l.e.after(l.pace(fate), p.key, func() {
 			l.answer(p, err)
 		})
 	})
@@ -225,7 +226,7 @@ func (l *link) sever() {
 	l.e.log.add(l.name, "engine: connection lost")
 	all := slices.SortedFunc(maps.Keys(l.pending), func(a, b *pending) int { return cmp.Compare(a.key, b.key) })
 	for _, p := range all { // one after the other, as the order matters to the node
-		l.e.after(0, l.name+" "+p.key, func() { l.answer(p, errCut) })
+		l.e.after(0, p.key, func() { l.answer(p, errCut) })
 	}
 	clear(l.subscribed)
 }

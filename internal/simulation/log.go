@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"fmt"
-	"hash/fnv"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -43,7 +42,9 @@ func stream(seed uint64, name string) *rand.Rand {
 }
 
 func hash(text string) uint64 {
-	h := fnv.New64a()
-	h.Write([]byte(text))
-	return h.Sum64()
+	h := uint64(14695981039346656037) // FNV-1a, without a copy of the text
+	for i := range len(text) {
+		h = (h ^ uint64(text[i])) * 1099511628211
+	}
+	return h
 }
