@@ -20,7 +20,7 @@ import (
 // them.
 type application Node
 
-func (a *application) Connecting(ctx context.Context, c *client.Client, e *effect.Connecting, inline bool) (context.Context, []byte, error) {
+func (a *application) Connecting(ctx context.Context, c *client.Client, e *effect.Connecting, inline bool) (context.Context, client.Known, error) {
 	var reply ConnectReply
 	if h := a.cfg.Handlers.Connecting; h != nil {
 		info := (*Client)(c).Transport()
@@ -35,7 +35,7 @@ func (a *application) Connecting(ctx context.Context, c *client.Client, e *effec
 			c.Ignored(cmp.Or(reply.Credentials, GetCredentials(ctx), new(Credentials)).UserID, reply.Ignored, err)
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, client.Known{}, err
 		}
 	}
 	who := reply.Credentials
@@ -50,14 +50,14 @@ func (a *application) Connecting(ctx context.Context, c *client.Client, e *effec
 		Data: reply.Data, ClientRefresh: reply.ClientSideRefresh, Subs: reply.Subscriptions,
 	}
 	if who == nil {
-		return reply.Context, nil, nil
+		return reply.Context, client.Known{}, nil
 	}
 	if err := a.acceptable((*Client)(c), &reply, who); err != nil {
-		return nil, nil, err
+		return nil, client.Known{}, err
 	}
 	e.Identity.Known = true
 	e.Identity.User, e.Identity.Info, e.Identity.ExpireAt, e.Identity.Token = who.UserID, who.Info, channel.ToUnix(who.ExpireAt), who.Token
-	return reply.Context, who.Meta, nil
+	return reply.Context, client.Known{Meta: who.Meta, Capabilities: who.Capabilities}, nil
 }
 
 func (a *application) acceptable(c *Client, reply *ConnectReply, who *Credentials) error {
@@ -84,7 +84,7 @@ func (a *application) Subscribe(ctx context.Context, c *client.Client, e *effect
 	r := e.Request
 	reply, err := a.cfg.Handlers.Subscribe(ctx, (*Client)(c), SubscribeEvent{
 		Channel: r.Channel, Inline: inline, Token: r.Token, Data: r.Data,
-		Positioned: r.Positioned, Recoverable: r.Recoverable, JoinLeave: r.JoinLeave, Type: r.Type,
+		Positioned: r.Positioned, Recoverable: r.Recoverable, JoinLeave: r.JoinLeave, Type: r.Type, Rights: rights(c, r.Channel, 0),
 	})
 	e.Options, e.ClientRefresh = reply.Options, reply.ClientSideRefresh
 	if err != nil {
@@ -94,6 +94,11 @@ func (a *application) Subscribe(ctx context.Context, c *client.Client, e *effect
 		e.Feed = a.rules.Feed(r.Channel, reply.Feed)
 	}
 	return a.rules.Subscribe(r.Channel, &e.Options)
+}
+
+// rights of a client on a channel, with its rights as a subscriber.
+func rights(c *client.Client, ch string, subscribed channel.Rights) channel.Rights {
+	return subscribed | c.Known().Capabilities.On(ch)
 }
 
 func (a *application) Unsubscribed(ctx context.Context, c *client.Client, it *effect.DetachItem) {
@@ -106,7 +111,7 @@ func (a *application) Publish(ctx context.Context, c *client.Client, e *effect.P
 	}
 	ch, data := e.Request.Channel, e.Request.Data
 	reply, err := a.cfg.Handlers.Publish(ctx, (*Client)(c), PublishEvent{
-		Channel: ch, Data: data, Info: e.Info, Subscribed: e.Subscribed, Feed: validate.FeedOf(e.Feed),
+		Channel: ch, Data: data, Info: e.Info, Subscribed: e.Subscribed, Rights: rights(c, ch, e.Rights), Feed: validate.FeedOf(e.Feed),
 	})
 	if err != nil || reply.Published {
 		return err
@@ -127,6 +132,7 @@ func (a *application) changeMap(ctx context.Context, c *client.Client, e *effect
 	r := e.Request
 	reply, err := a.cfg.Handlers.MapChange(ctx, (*Client)(c), MapChangeEvent{
 		Channel: r.Channel, Key: r.Key, Data: r.Data, Removed: r.Removed, Info: e.Info, Subscribed: e.Subscribed,
+		Rights: rights(c, r.Channel, e.Rights),
 	})
 	if err != nil {
 		return err
@@ -157,7 +163,7 @@ func ofClient(err error, clients bool) error {
 }
 
 func (a *application) Presence(ctx context.Context, c *client.Client, e *effect.Presence) error {
-	reply, err := a.cfg.Handlers.Presence(ctx, (*Client)(c), PresenceEvent{Channel: e.Channel, Subscribed: e.Subscribed})
+	reply, err := a.cfg.Handlers.Presence(ctx, (*Client)(c), PresenceEvent{Channel: e.Channel, Subscribed: e.Subscribed, Rights: rights(c, e.Channel, e.Rights)})
 	if e.Clients = reply.Clients; err == nil && reply.Clients == nil {
 		e.Clients, err = a.engines.Presence.Presence(c.Context(), e.Channel)
 	} else if err == nil {
@@ -167,7 +173,7 @@ func (a *application) Presence(ctx context.Context, c *client.Client, e *effect.
 }
 
 func (a *application) PresenceStats(ctx context.Context, c *client.Client, e *effect.PresenceStats) error {
-	reply, err := a.cfg.Handlers.PresenceStats(ctx, (*Client)(c), PresenceEvent{Channel: e.Channel, Subscribed: e.Subscribed})
+	reply, err := a.cfg.Handlers.PresenceStats(ctx, (*Client)(c), PresenceEvent{Channel: e.Channel, Subscribed: e.Subscribed, Rights: rights(c, e.Channel, e.Rights)})
 	if err == nil && reply.Stats == nil {
 		e.PresenceStats, err = a.engines.Presence.Stats(c.Context(), e.Channel)
 	} else if err == nil {
@@ -178,7 +184,7 @@ func (a *application) PresenceStats(ctx context.Context, c *client.Client, e *ef
 
 func (a *application) History(ctx context.Context, c *client.Client, e *effect.History) error {
 	reply, err := a.cfg.Handlers.History(ctx, (*Client)(c), HistoryEvent{
-		Channel: e.Channel, Subscribed: e.Subscribed, HistoryFilter: e.HistoryFilter,
+		Channel: e.Channel, Subscribed: e.Subscribed, Rights: rights(c, e.Channel, e.Rights), HistoryFilter: e.HistoryFilter,
 	})
 	if err == nil && reply.History == nil {
 		e.History, err = a.engines.HistoryFor(c.Context(), e.Channel, e.HistoryFilter)
@@ -209,10 +215,11 @@ func (a *application) Message(ctx context.Context, c *client.Client, e *effect.M
 	return a.cfg.Handlers.Message(ctx, (*Client)(c), e.Data)
 }
 
-func (a *application) Refresh(ctx context.Context, c *client.Client, e *effect.Refresh) ([]byte, error) {
+func (a *application) Refresh(ctx context.Context, c *client.Client, e *effect.Refresh) (client.Known, error) {
 	reply, err := a.cfg.Handlers.Refresh(ctx, (*Client)(c), RefreshEvent{ClientSide: e.ClientSide, Token: e.Token})
 	e.Expired, e.ExpireAt, e.Info, e.NewToken = reply.Expired, channel.ToUnix(reply.ExpireAt), reply.Info, reply.Token
-	return reply.Meta, cmp.Or(err, a.rules.Value("RefreshReply.Info", reply.Info))
+	e.Capabilities = reply.Capabilities
+	return client.Known{Meta: reply.Meta, Capabilities: reply.Capabilities}, cmp.Or(err, a.rules.Value("RefreshReply.Info", reply.Info))
 }
 
 func (a *application) SubRefresh(ctx context.Context, c *client.Client, e *effect.SubRefresh) error {
@@ -220,7 +227,7 @@ func (a *application) SubRefresh(ctx context.Context, c *client.Client, e *effec
 		Channel: e.Channel, ClientSide: e.ClientSide, Token: e.Token,
 	})
 	e.Expired, e.ExpireAt, e.Info = reply.Expired, channel.ToUnix(reply.ExpireAt), reply.Info
-	e.ServerTagsFilter, e.NewToken = reply.ServerTagsFilter, reply.Token
+	e.ServerTagsFilter, e.NewToken, e.Rights = reply.ServerTagsFilter, reply.Token, reply.Rights
 	return cmp.Or(err, a.rules.ValueIn(e.Channel, "SubRefreshReply.Info", reply.Info))
 }
 

@@ -35,7 +35,10 @@ func (c *Client) Transport() TransportInfo {
 func (c *Client) Context() context.Context { return c.inner().Context() }
 
 // Meta of the Credentials, or of the last RefreshReply with a Meta; may be nil. It must not be modified.
-func (c *Client) Meta() []byte { return c.inner().Meta() }
+func (c *Client) Meta() []byte { return c.inner().Known().Meta }
+
+// Capabilities of the Credentials, or of the last RefreshReply with Capabilities; may be nil.
+func (c *Client) Capabilities() *channel.Capabilities { return c.inner().Known().Capabilities }
 
 // Info that others see, of the Credentials or of the last RefreshReply or RefreshOptions with an Info; may be nil. It
 // must not be modified.

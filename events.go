@@ -128,6 +128,8 @@ type Credentials struct {
 	Meta []byte
 	// Token for Inspector.Connections; nil: none is known.
 	Token *channel.Token
+	// Capabilities become the Rights in events of the client. The node itself decides nothing by them; nil: none.
+	Capabilities *channel.Capabilities
 }
 
 type credentialsKey struct{}
@@ -185,6 +187,8 @@ type SubscribeEvent struct {
 	Positioned, Recoverable, JoinLeave bool
 	// Type is channel.TypeStream, a channel.MapKind, or channel.TypeSharedPoll.
 	Type int32
+	// Rights of the client on the channel, by its Capabilities.
+	Rights channel.Rights
 }
 
 // SubscribeReply accepts a subscription.
@@ -212,6 +216,8 @@ type PublishEvent struct {
 	// Info as subscribers will see it.
 	Info       *ClientInfo
 	Subscribed bool
+	// Rights of the client on the channel, by its Capabilities and by its subscription.
+	Rights channel.Rights
 	// Feed of the client's subscription, or nil.
 	Feed Feed
 }
@@ -235,6 +241,8 @@ type MapChangeEvent struct {
 	// Info as subscribers will see it.
 	Info       *ClientInfo
 	Subscribed bool
+	// Rights of the client on the channel, by its Capabilities and by its subscription.
+	Rights channel.Rights
 }
 
 // MapChangeReply accepts a change of a map.
@@ -253,6 +261,8 @@ type MapChangeReply struct {
 type PresenceEvent struct {
 	Channel    string
 	Subscribed bool
+	// Rights of the client on the channel, by its Capabilities and by its subscription.
+	Rights channel.Rights
 }
 
 // PresenceReply allows the request.
@@ -271,6 +281,8 @@ type PresenceStatsReply struct {
 type HistoryEvent struct {
 	Channel    string
 	Subscribed bool
+	// Rights of the client on the channel, by its Capabilities and by its subscription.
+	Rights channel.Rights
 	// HistoryFilter is within Config.HistoryLimit.
 	HistoryFilter
 }
@@ -313,9 +325,11 @@ type RefreshReply struct {
 	Expired bool
 	// ExpireAt is as in Credentials.
 	ExpireAt time.Time
-	// Info, Meta and Token replace the client's present values if they are not nil.
-	Info, Meta []byte
-	Token      *channel.Token
+	// Info, Meta, Token and Capabilities replace the client's present values if they are not nil. New Capabilities end
+	// subscriptions that need rights which they do not give: see SubscribeOptions.Needs.
+	Info, Meta   []byte
+	Token        *channel.Token
+	Capabilities *channel.Capabilities
 }
 
 // SubRefreshEvent is a subscription to be prolonged.
@@ -333,9 +347,10 @@ type SubRefreshReply struct {
 	ExpireAt time.Time
 	// Info replaces the channel info.
 	Info []byte
-	// ServerTagsFilter and Token replace the present values of the subscription if they are not nil.
+	// ServerTagsFilter, Token and Rights replace the present values of the subscription if they are not nil.
 	ServerTagsFilter *FilterNode
 	Token            *channel.Token
+	Rights           *channel.Rights
 }
 
 // DisconnectEvent is a connection that ended.

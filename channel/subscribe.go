@@ -96,6 +96,11 @@ type SubscribeOptions struct {
 	// Token of the subscription; nil if none is known. It must not be modified. A SubRefreshReply may replace it.
 	// Users.Subscribe ignores it.
 	Token *Token
+	// Rights of the client in the channel while it is subscribed, for the handlers; a SubRefreshReply may replace them.
+	Rights Rights
+	// Needs are the rights of the client's Capabilities to which it owes the subscription. When a refresh takes one of
+	// them away, the subscription ends: with 2000 without RightSubscribe, else with 2502, and the client subscribes anew.
+	Needs Rights
 	// Source records the origin of the subscription.
 	Source uint8
 }

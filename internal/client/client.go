@@ -32,7 +32,7 @@ type Client struct {
 	session  session.Session
 	timer    loop.Timer
 	lifetime lifetime
-	// ctx has the values and the meta of the application; nil if it gave neither.
+	// ctx has the values of the application, and what it knows of the client; nil if it gave neither.
 	ctx atomic.Pointer[valueContext]
 	// request is nil once the client has connected.
 	request *request
@@ -96,12 +96,12 @@ func (c *Client) Context() context.Context {
 	return &c.lifetime
 }
 
-// Meta is the latest of the application, or nil.
-func (c *Client) Meta() []byte {
+// Known is the latest of the application.
+func (c *Client) Known() Known {
 	if ctx := c.ctx.Load(); ctx != nil {
-		return ctx.Meta
+		return ctx.Known
 	}
-	return nil
+	return Known{}
 }
 
 // work is the context of handlers, and of engine calls that outlive the client.

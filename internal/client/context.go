@@ -1,10 +1,13 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/gyrohq/gyro/channel"
 )
 
 // lifetime implements context.Context, and ends with its connection. It costs one pointer until a goroutine waits for
@@ -181,16 +184,24 @@ func (l *lifetime) Value(key any) any {
 type valueContext struct {
 	*lifetime
 	values, work context.Context
-	Meta         []byte
+	Known
 }
 
+// Known is what the application knows of a client.
+type Known struct {
+	Meta         []byte
+	Capabilities *channel.Capabilities
+}
+
+func (k Known) any() bool { return k.Meta != nil || k.Capabilities != nil }
+
 // newValueContext: values may be nil. Work of the result ends with work.
-func newValueContext(l *lifetime, work, values context.Context, meta []byte) *valueContext {
+func newValueContext(l *lifetime, work, values context.Context, known Known) *valueContext {
 	if values == nil {
 		values = context.Background()
 	}
 	// Without WithoutCancel, package context would take values for a parent that ends.
-	return &valueContext{l, context.WithoutCancel(values), work, meta}
+	return &valueContext{l, context.WithoutCancel(values), work, known}
 }
 
 // requestContext has the values of a request. It ends with l, with the request if that ends at all, and by done.
@@ -211,12 +222,15 @@ func requestContext(l *lifetime, request context.Context) (ctx context.Context, 
 	}
 }
 
-// WithMeta is newValueContext with the values of c, which may be nil.
-func (c *valueContext) WithMeta(l *lifetime, work context.Context, meta []byte) *valueContext {
+// With is newValueContext with the values of c, which may be nil. It keeps what is nil in known.
+func (c *valueContext) With(l *lifetime, work context.Context, known Known) *valueContext {
 	if c == nil {
-		return newValueContext(l, work, nil, meta)
+		return newValueContext(l, work, nil, known)
 	}
-	return &valueContext{l, c.values, work, meta}
+	if known.Meta == nil {
+		known.Meta = c.Meta
+	}
+	return &valueContext{l, c.values, work, Known{known.Meta, cmp.Or(known.Capabilities, c.Capabilities)}}
 }
 
 func (c *valueContext) Value(key any) any {

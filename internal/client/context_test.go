@@ -58,7 +58,7 @@ type contextKey struct{}
 func TestClientContextHasValues(t *testing.T) {
 	var l lifetime
 	node, stop := context.WithCancel(context.Background())
-	c := newValueContext(&l, node, context.WithValue(context.Background(), contextKey{}, 1), []byte("m"))
+	c := newValueContext(&l, node, context.WithValue(context.Background(), contextKey{}, 1), Known{Meta: []byte("m")})
 	work, done := context.WithCancel(c.Work())
 	defer done()
 	ctx, cancel := context.WithCancel(c)
@@ -78,13 +78,13 @@ func TestClientContextHasValues(t *testing.T) {
 
 func TestMeta(t *testing.T) {
 	var l lifetime
-	c := newValueContext(&l, context.Background(), context.WithValue(context.Background(), contextKey{}, 1), []byte("old"))
-	next := c.WithMeta(&l, context.Background(), []byte("new"))
+	c := newValueContext(&l, context.Background(), context.WithValue(context.Background(), contextKey{}, 1), Known{Meta: []byte("old")})
+	next := c.With(&l, context.Background(), Known{Meta: []byte("new")})
 	if string(c.Meta) != "old" || string(next.Meta) != "new" || next.Value(contextKey{}) != 1 {
 		t.Errorf("%q and %q, value %v", c.Meta, next.Meta, next.Value(contextKey{}))
 	}
 	var none *valueContext
-	alone := none.WithMeta(&l, context.Background(), []byte("new"))
+	alone := none.With(&l, context.Background(), Known{Meta: []byte("new")})
 	if string(alone.Meta) != "new" || alone.Value(contextKey{}) != nil || alone.Err() != nil {
 		t.Errorf("%q, value %v", alone.Meta, alone.Value(contextKey{}))
 	}

@@ -20,8 +20,8 @@ import (
 // the effect after "out", except Err, which the caller sets. Connecting is called for every client, any other method
 // only if session.Config.Handles has the handler. A panic becomes protocol.ErrorInternal.
 type Application interface {
-	// Connecting returns the values of the client's context and its meta, or nil. ctx is of the HTTP request.
-	Connecting(ctx context.Context, c *Client, e *effect.Connecting, inline bool) (values context.Context, meta []byte, err error)
+	// Connecting returns the values of the client's context, or nil. ctx is of the HTTP request.
+	Connecting(ctx context.Context, c *Client, e *effect.Connecting, inline bool) (values context.Context, known Known, err error)
 	Connected(ctx context.Context, c *Client)
 	Subscribe(ctx context.Context, c *Client, e *effect.Subscribing, inline bool) error
 	Unsubscribed(ctx context.Context, c *Client, it *effect.DetachItem)
@@ -31,8 +31,8 @@ type Application interface {
 	History(ctx context.Context, c *Client, e *effect.History) error
 	RPC(ctx context.Context, c *Client, e *effect.RPC) error
 	Message(ctx context.Context, c *Client, e *effect.Message) error
-	// Refresh returns the client's new meta, or nil if it stays.
-	Refresh(ctx context.Context, c *Client, e *effect.Refresh) (meta []byte, err error)
+	// Refresh returns what is known from now on. What is nil stays.
+	Refresh(ctx context.Context, c *Client, e *effect.Refresh) (Known, error)
 	SubRefresh(ctx context.Context, c *Client, e *effect.SubRefresh) error
 	Disconnected(ctx context.Context, c *Client, d protocol.Disconnect)
 }
@@ -70,7 +70,7 @@ func (c *Client) connecting(ctx context.Context, app Application, e *effect.Conn
 		ctx, done = requestContext(&c.lifetime, ctx)
 		defer done()
 	}
-	values, meta, err := app.Connecting(ctx, c, e, inline)
+	values, known, err := app.Connecting(ctx, c, e, inline)
 	if err != nil {
 		return err
 	}
@@ -78,8 +78,8 @@ func (c *Client) connecting(ctx context.Context, app Application, e *effect.Conn
 		e.Labels = inspect.Labels(values)
 	}
 	c.request = nil // it is large, and no longer needed
-	if values != nil || meta != nil {
-		c.ctx.Store(newValueContext(&c.lifetime, c.loop.clients.handling, values, meta))
+	if values != nil || known.any() {
+		c.ctx.Store(newValueContext(&c.lifetime, c.loop.clients.handling, values, known))
 	}
 	return nil
 }
@@ -236,9 +236,9 @@ func (x *executor) Message(e *effect.Message) {
 
 func (x *executor) Refresh(e *effect.Refresh) {
 	e.Err = command(x, "Refresh", "", e, func(app Application, ctx context.Context, c *Client, e *effect.Refresh) error {
-		meta, err := app.Refresh(ctx, c, e)
-		if err == nil && !e.Expired && meta != nil {
-			c.ctx.Store(c.ctx.Load().WithMeta(&c.lifetime, c.loop.clients.handling, meta))
+		known, err := app.Refresh(ctx, c, e)
+		if err == nil && !e.Expired && known.any() {
+			c.ctx.Store(c.ctx.Load().With(&c.lifetime, c.loop.clients.handling, known))
 		}
 		return err
 	})

@@ -112,7 +112,7 @@ func (c *Client) describe(labels map[string]string) inspect.Connection {
 	v, a := c.session.Via(), c.loop.agents.of(c.agent)
 	i := inspect.Connection{
 		Client: c.ID(), User: c.UserID(), Transport: v.Name, Protocol: v.Framer.Encoding().String(), AppName: a.name, AppVersion: a.version,
-		Addr: c.remoteAddr, ConnectedAt: time.UnixMilli(c.connectedAt), Latency: -1, Labels: labels, Meta: c.Meta(), Token: c.session.Token(), Channels: c.session.Subscriptions(),
+		Addr: c.remoteAddr, ConnectedAt: time.UnixMilli(c.connectedAt), Latency: -1, Labels: labels, Meta: c.Known().Meta, Token: c.session.Token(), Channels: c.session.Subscriptions(),
 	}
 	if c.latency != noLatency {
 		i.Latency = time.Duration(c.latency) * time.Millisecond

@@ -73,6 +73,12 @@ type (
 		ID uint32
 	}
 
+	// Standing is what a client is in a channel.
+	Standing struct {
+		Subscribed bool
+		Rights     channel.Rights // that the subscription gives
+	}
+
 	// Connected tells the application that the client is there.
 	Connected struct{}
 
@@ -137,17 +143,17 @@ type (
 
 	// Publish asks the application and publishes.
 	Publish struct {
-		Request    *protocol.PublishRequest
-		Info       *channel.ClientInfo
-		Subscribed bool
-		Feed       channel.Feed // of the client's subscription; nil if there is none
+		Request *protocol.PublishRequest
+		Info    *channel.ClientInfo
+		Feed    channel.Feed // of the client's subscription; nil if there is none
+		Standing
 		Command
 	}
 
 	// Presence asks the application for the clients in a channel.
 	Presence struct {
-		Channel    string
-		Subscribed bool
+		Channel string
+		Standing
 		// out
 		Clients map[string]*channel.ClientInfo
 		Command
@@ -155,8 +161,8 @@ type (
 
 	// PresenceStats asks the application how many clients are in a channel.
 	PresenceStats struct {
-		Channel    string
-		Subscribed bool
+		Channel string
+		Standing
 		// out
 		channel.PresenceStats
 		Command
@@ -164,8 +170,8 @@ type (
 
 	// History asks the application for a part of the stream.
 	History struct {
-		Channel    string
-		Subscribed bool
+		Channel string
+		Standing
 		channel.HistoryFilter
 		// out
 		channel.History
@@ -187,7 +193,11 @@ type (
 	}
 
 	// Refresh asks the application to prolong the connection.
-	Refresh struct{ Renewal }
+	Refresh struct {
+		Renewal
+		// out
+		Capabilities *channel.Capabilities // nil: they stay
+	}
 
 	// Track asks the application whether the client may track keys. Without keys, it only waits for the effects before
 	// it.
@@ -208,6 +218,7 @@ type (
 		Renewal
 		// out
 		ServerTagsFilter *protocol.FilterNode
+		Rights           *channel.Rights // nil: they stay
 
 		Ref any
 	}

@@ -36,21 +36,21 @@ func (s *Session) handlePublish(id uint32, req *protocol.PublishRequest) effect.
 	}
 	e := &effect.Publish{Request: req, Info: s.clientInfo(nil), Command: effect.Command{ID: id}}
 	if b := s.subs.Get(req.Channel); b.established() {
-		e.Subscribed, e.Info.ChanInfo, e.Feed = true, b.terms.ChanInfo, b.terms.Feed
+		e.Standing, e.Info.ChanInfo, e.Feed = b.standing(), b.terms.ChanInfo, b.terms.Feed
 	}
 	return s.begin(e)
 }
 
 func (s *Session) handlePresence(id uint32, req *protocol.PresenceRequest) effect.Effect {
 	if s.usable(id, s.cfg.Handles.Presence, "Presence", req.Channel) {
-		return s.begin(&effect.Presence{Channel: req.Channel, Subscribed: s.Subscribed(req.Channel), Command: effect.Command{ID: id}})
+		return s.begin(&effect.Presence{Channel: req.Channel, Standing: s.subs.Get(req.Channel).standing(), Command: effect.Command{ID: id}})
 	}
 	return nil
 }
 
 func (s *Session) handlePresenceStats(id uint32, req *protocol.PresenceStatsRequest) effect.Effect {
 	if s.usable(id, s.cfg.Handles.PresenceStats, "PresenceStats", req.Channel) {
-		return s.begin(&effect.PresenceStats{Channel: req.Channel, Subscribed: s.Subscribed(req.Channel), Command: effect.Command{ID: id}})
+		return s.begin(&effect.PresenceStats{Channel: req.Channel, Standing: s.subs.Get(req.Channel).standing(), Command: effect.Command{ID: id}})
 	}
 	return nil
 }
@@ -65,7 +65,7 @@ func (s *Session) handleHistory(id uint32, req *protocol.HistoryRequest) effect.
 		return nil
 	}
 	e := &effect.History{
-		Channel: req.Channel, Subscribed: b.established(), Command: effect.Command{ID: id},
+		Channel: req.Channel, Standing: b.standing(), Command: effect.Command{ID: id},
 		HistoryFilter: channel.HistoryFilter{
 			Since: (*channel.StreamPosition)(req.Since), Limit: int(req.Limit), Reverse: req.Reverse,
 		},
@@ -154,6 +154,7 @@ func (s *Session) afterRefresh(e *effect.Refresh) {
 		s.finish(e.ID, protocol.ErrorExpired, protocol.Reply{})
 	default:
 		s.prolong(credentials{Info: e.Info, ExpireAt: expireAt, Token: e.NewToken})
+		s.withdraw(e.Capabilities)
 		r := &protocol.RefreshResult{}
 		r.Expires, r.TTL = s.remaining(expireAt)
 		s.finish(e.ID, nil, protocol.Reply{Refresh: r})
@@ -173,6 +174,7 @@ func (s *Session) afterServerRefresh(e *effect.Refresh) {
 		s.Close(protocol.DisconnectExpired)
 	default:
 		s.prolong(credentials{Info: e.Info, ExpireAt: expireAt, Token: e.NewToken})
+		s.withdraw(e.Capabilities)
 	}
 }
 
@@ -280,6 +282,9 @@ func (b *Subscription) prolong(expireAt int64, e *effect.SubRefresh) error {
 		return err
 	}
 	t.ExpireAt, t.ChanInfo, t.Token = expireAt, e.Info, cmp.Or(e.NewToken, t.Token)
+	if e.Rights != nil {
+		t.rights = *e.Rights
+	}
 	if b.at.Keyed && !t.SameServerFilter(b.terms) {
 		b.s.ServerUnsubscribe(b.channel, protocol.UnsubscribeStateInvalidated)
 		return errInvalidated

@@ -185,7 +185,7 @@ func (s *Session) fits(ch string) bool {
 }
 
 func (s *Session) reserve(ch string, req *protocol.SubscribeRequest) *Subscription {
-	b := &Subscription{s: s, channel: ch, state: subAsking, terms: &noTerms, setup: s.newSetup()}
+	b := &Subscription{s: s, channel: ch, state: subAsking, terms: &plain[0][0], setup: s.newSetup()}
 	b.setup.subscribing.Request = req
 	b.at.Form = s.via.Form
 	s.subs.Add(b)
@@ -280,7 +280,7 @@ func (b *Subscription) accept(o *channel.SubscribeOptions, feed channel.Feed, re
 	}
 	b.setup.opts = o
 	b.presence, b.pushJoinLeave, b.source = o.Presence, o.PushJoinLeave, o.Source
-	t := terms{ChanInfo: o.ChanInfo, ExpireAt: s.capExpiry(channel.ToUnix(o.ExpireAt)), Feed: feed, PresenceMaps: o.PresenceMaps, Token: o.Token}
+	t := terms{ChanInfo: o.ChanInfo, ExpireAt: s.capExpiry(channel.ToUnix(o.ExpireAt)), Feed: feed, PresenceMaps: o.PresenceMaps, Token: o.Token, rights: o.Rights, needs: o.Needs}
 	if s.past(t.ExpireAt) {
 		return errSubExpired
 	}

@@ -27,16 +27,25 @@ type terms struct {
 	PresenceMaps []channel.PresenceMap
 	// Token may be nil.
 	Token *channel.Token
+	// rights and needs are as in channel.SubscribeOptions.
+	rights, needs channel.Rights
 }
 
-// noTerms are the terms of most subscriptions.
-var noTerms terms
+// plain are the terms of most subscriptions, by rights and needs.
+var plain = func() (all [16][16]terms) {
+	for rights := range all {
+		for needs := range all[rights] {
+			all[rights][needs] = terms{rights: channel.Rights(rights), needs: channel.Rights(needs)}
+		}
+	}
+	return all
+}()
 
 // Shared returns terms to keep. Plain ones take no memory.
 func (t terms) Shared() *terms {
 	if t.clientFilter == nil && t.serverFilter == nil && t.ChanInfo == nil && t.ExpireAt == 0 && t.Feed == nil && t.Keys == nil &&
 		len(t.PresenceMaps) == 0 && t.Token == nil {
-		return &noTerms
+		return &plain[t.rights&15][t.needs&15]
 	}
 	kept := t // only this takes memory
 	return &kept

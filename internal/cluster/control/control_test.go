@@ -147,7 +147,7 @@ func TestOptionsTravel(t *testing.T) {
 			Offset: 4, Data: []byte("p"), Info: &channel.ClientInfo{User: "u", Client: "c", ConnInfo: []byte("1"), ChanInfo: []byte("2")},
 			Tags: map[string]string{"a": "b"}, Time: 5, Version: 6, Channel: "real", Key: "key", Removed: true, Score: -7,
 		}},
-		BatchMaxDelay: 8, BatchMaxSize: 9, BatchFlushLatest: true, Source: 10,
+		BatchMaxDelay: 8, BatchMaxSize: 9, BatchFlushLatest: true, Source: 10, Rights: channel.RightPublish, Needs: channel.RightHistory,
 		PresenceMaps: []channel.PresenceMap{{Channel: "who", Kind: channel.MapUsers, Options: channel.MapOptions{
 			KeyTTL: 11, StreamSize: 12, StreamTTL: 13, MetaTTL: 14,
 		}}},

@@ -100,7 +100,9 @@ type Subscribe struct {
 	Initial          []byte // A SubscribeResult of the client protocol: its publications.
 	PresenceMaps     []*PresenceMap
 	BatchFlushLatest bool
-	AnyUser          bool // Of any user, whom client or session selects. Other software looks for an anonymous one.
+	AnyUser          bool   // Of any user, whom client or session selects. Other software looks for an anonymous one.
+	Rights           uint32 // The bits of channel.Rights.
+	Needs            uint32 // As rights.
 }
 
 // PresenceMap is a map that shows who is in a channel. Durations are in nanoseconds.

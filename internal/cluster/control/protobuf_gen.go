@@ -861,12 +861,26 @@ func (m *Subscribe) SizeProto() (n int) {
 	if m.AnyUser {
 		n += 2 + 1
 	}
+	if m.Rights != 0 {
+		n += 2 + pbwire.SizeVarint(uint64(m.Rights))
+	}
+	if m.Needs != 0 {
+		n += 2 + pbwire.SizeVarint(uint64(m.Needs))
+	}
 	return n
 }
 
 func (m *Subscribe) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	if m.Needs != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Needs))
+		i = pbwire.PutVarint(buf, i, 0x390)
+	}
+	if m.Rights != 0 {
+		i = pbwire.PutVarint(buf, i, uint64(m.Rights))
+		i = pbwire.PutVarint(buf, i, 0x388)
 	}
 	if m.AnyUser {
 		i--
@@ -1074,6 +1088,10 @@ func (m *Subscribe) readProto(r *pbwire.Reader) {
 			m.BatchFlushLatest = r.Bool()
 		case 0x380: // any_user = 112
 			m.AnyUser = r.Bool()
+		case 0x388: // rights = 113
+			m.Rights = r.Uint32()
+		case 0x390: // needs = 114
+			m.Needs = r.Uint32()
 		default:
 			r.Skip()
 		}

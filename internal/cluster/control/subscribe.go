@@ -19,7 +19,7 @@ func (m *Subscribe) SetOptions(o *channel.SubscribeOptions) {
 		HistoryMetaTTL: int64(o.HistoryMetaTTL), AllowDelta: o.AllowDelta,
 		AllowTagsFilter: o.AllowTagsFilter, AllowCompaction: o.AllowCompaction,
 		BatchMaxDelay: int64(o.BatchMaxDelay), BatchMaxSize: int64(o.BatchMaxSize), BatchFlushLatest: o.BatchFlushLatest,
-		RecoverSince: (*Position)(o.RecoverSince),
+		RecoverSince: (*Position)(o.RecoverSince), Rights: uint32(o.Rights), Needs: uint32(o.Needs),
 	}
 	for _, p := range o.PresenceMaps {
 		m.PresenceMaps = append(m.PresenceMaps, &PresenceMap{
@@ -48,7 +48,7 @@ func (m *Subscribe) Options() (*channel.SubscribeOptions, error) {
 		HistoryMetaTTL: time.Duration(m.HistoryMetaTTL), AllowDelta: m.AllowDelta,
 		AllowTagsFilter: m.AllowTagsFilter, AllowCompaction: m.AllowCompaction,
 		BatchMaxDelay: time.Duration(m.BatchMaxDelay), BatchMaxSize: int(m.BatchMaxSize), BatchFlushLatest: m.BatchFlushLatest,
-		RecoverSince: (*channel.StreamPosition)(m.RecoverSince),
+		RecoverSince: (*channel.StreamPosition)(m.RecoverSince), Rights: channel.Rights(m.Rights), Needs: channel.Rights(m.Needs),
 	}
 	if m.RecoveryMode == uint32(channel.RecoverCache) {
 		o.RecoveryMode = channel.RecoverCache
