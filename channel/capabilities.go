@@ -27,6 +27,21 @@ const (
 	allRights = RightSubscribe | RightPublish | RightPresence | RightHistory
 )
 
+// rightNames are the names of rights in tokens and in answers of backends, by their bits.
+var rightNames = [...]string{"sub", "pub", "prs", "hst"}
+
+// ParseRights returns the rights with the names sub, pub, prs and hst. The error tells of the first other name.
+func ParseRights(names []string) (r Rights, err error) {
+	for _, name := range names {
+		i := slices.Index(rightNames[:], name)
+		if i < 0 {
+			return 0, fmt.Errorf("right %q is not one of %s", name, strings.Join(rightNames[:], ", "))
+		}
+		r |= 1 << i
+	}
+	return r, nil
+}
+
 // Has reports whether r has all rights of others.
 func (r Rights) Has(others Rights) bool { return r&others == others }
 

@@ -34,6 +34,15 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
+func TestParseRights(t *testing.T) {
+	if r, err := ParseRights([]string{"sub", "hst", "pub", "prs", "sub"}); r != allRights || err != nil {
+		t.Errorf("%b, %v", r, err)
+	}
+	if r, err := ParseRights([]string{"sub", "all"}); r != 0 || err == nil || err.Error() != `right "all" is not one of sub, pub, prs, hst` {
+		t.Errorf("%b, %v", r, err)
+	}
+}
+
 func TestWrongCapabilities(t *testing.T) {
 	for want, c := range map[string]Capability{
 		"missing closing":        {Channels: []string{"(a"}, Match: MatchRegex},

@@ -83,6 +83,8 @@ type ConnectToken struct {
 	Subs map[string]SubscribeOptions
 	// ID is nil if there is neither a claim jti nor iat.
 	ID *channel.Token
+	// Capabilities are nil without the claim caps.
+	Capabilities *channel.Capabilities
 }
 
 // SubscribeToken has the verified claims of a subscription token. See Fits.
@@ -96,6 +98,7 @@ type SubscribeToken struct {
 	Data     []byte // for the subscribe reply; nil if none
 	Override Override
 	ID       *channel.Token
+	Rights   channel.Rights // claim allow
 }
 
 // Fits returns an error unless the token is for the channel, the user and the client.
@@ -224,7 +227,7 @@ func (v *Verifier) connectToken(c *claims) (ConnectToken, error) {
 		out.OtherUser = c.otherUser(v.userClaim)
 	}
 	name := c.string("channel")
-	out.ExpireAt, out.ID = c.expireAt(), c.id()
+	out.ExpireAt, out.ID, out.Capabilities = c.expireAt(), c.id(), c.capabilities()
 	if c.err != nil {
 		return ConnectToken{}, c.err
 	}
@@ -253,7 +256,7 @@ func (v *Verifier) VerifySubscribe(ctx context.Context, token string) (Subscribe
 func (v *Verifier) subscribeToken(c *claims) (SubscribeToken, error) {
 	out := SubscribeToken{
 		User: c.userID(v.userClaim), Channel: c.string("channel"), Client: c.string("client"), ExpireAt: c.expireAt(),
-		Info: c.bytes("b64info", "info"), Data: c.bytes("b64data", "data"), Override: c.override(), ID: c.id(),
+		Info: c.bytes("b64info", "info"), Data: c.bytes("b64data", "data"), Override: c.override(), ID: c.id(), Rights: c.allow(),
 	}
 	if c.err != nil {
 		return SubscribeToken{}, c.err

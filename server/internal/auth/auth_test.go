@@ -70,7 +70,12 @@ var connectTests = []struct {
 	{`{"iss":1}`, ConnectToken{}, ErrInvalid},
 	{`{"jti":1}`, ConnectToken{}, ErrInvalid},
 	{`{"iat":true}`, ConnectToken{}, ErrInvalid},
-	{`{"iat":9000000000.5,"jti":"x","caps":[1],"foo":{}}`, ConnectToken{ID: &channel.Token{ID: "x", IssuedAt: 9000000000}}, nil},
+	{`{"iat":9000000000.5,"jti":"x","foo":{}}`, ConnectToken{ID: &channel.Token{ID: "x", IssuedAt: 9000000000}}, nil},
+	{`{"caps":[1]}`, ConnectToken{}, ErrInvalid},
+	{`{"caps":{}}`, ConnectToken{}, ErrInvalid},
+	{`{"caps":[{"channels":["a"],"allow":["all"]}]}`, ConnectToken{}, ErrInvalid},
+	{`{"caps":[{"channels":["a"],"allow":["sub"],"match":"glob"}]}`, ConnectToken{}, ErrInvalid},
+	{`{"caps":null}`, ConnectToken{}, nil},
 	{`{"jti":"` + strings.Repeat("x", 257) + `","iat":-1}`, ConnectToken{}, nil},
 	{`{"jti":"` + strings.Repeat("x", 256) + `"}`, ConnectToken{ID: &channel.Token{ID: strings.Repeat("x", 256)}}, nil},
 	{`{"aud":1}`, ConnectToken{}, ErrInvalid},
@@ -182,7 +187,10 @@ func TestSubscribe(t *testing.T) {
 		{`{"channel":"a","client":1}`, SubscribeToken{}, ErrInvalid},
 		{`{"channel":"a","b64data":"!"}`, SubscribeToken{}, ErrInvalid},
 		{`{"channel":"a","override":[]}`, SubscribeToken{}, ErrInvalid},
-		{`{"channel":"a","subs":1,"allow":1}`, SubscribeToken{Channel: "a"}, nil},
+		{`{"channel":"a","subs":1,"allow":null}`, SubscribeToken{Channel: "a"}, nil},
+		{`{"channel":"a","allow":["pub","hst"]}`, SubscribeToken{Channel: "a", Rights: channel.RightPublish | channel.RightHistory}, nil},
+		{`{"channel":"a","allow":1}`, SubscribeToken{}, ErrInvalid},
+		{`{"channel":"a","allow":["all"]}`, SubscribeToken{}, ErrInvalid},
 	} {
 		got, err := v.VerifySubscribe(t.Context(), token(tt.payload))
 		if !errors.Is(err, tt.err) || (err != nil) != (tt.err != nil) {

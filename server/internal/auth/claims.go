@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"time"
 
@@ -187,6 +188,35 @@ func (c *claims) object(name string) *claims {
 		c.wrong(name)
 	}
 	return sub
+}
+
+// capabilities returns the claim caps, or nil.
+func (c *claims) capabilities() *channel.Capabilities {
+	if _, ok := c.get("caps"); !ok {
+		return nil // without memory for a list
+	}
+	var list []Capability
+	if c.decode("caps", &list); c.err != nil {
+		return nil
+	}
+	out, err := CapabilitiesOf(slices.Values(list))
+	if err != nil {
+		c.err = invalid("claim caps: " + err.Error())
+	}
+	return out
+}
+
+func (c *claims) allow() channel.Rights {
+	if _, ok := c.get("allow"); !ok {
+		return 0
+	}
+	var names []string
+	c.decode("allow", &names)
+	r, err := channel.ParseRights(names)
+	if err != nil && c.err == nil {
+		c.err = invalid("claim allow: " + err.Error())
+	}
+	return r
 }
 
 func (c *claims) override() Override {

@@ -3,6 +3,7 @@ package channels
 import (
 	"errors"
 
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/protocol/codec"
 	"github.com/gyrohq/gyro/refusal"
@@ -41,6 +42,7 @@ const (
 	SourceConnectRequest  Source = 8
 	SourcePersonalChannel Source = 9
 	SourceServerAPI       Source = 10
+	SourceCapability      Source = 11
 	SourceSubscribeStream Source = 13
 )
 
@@ -50,6 +52,8 @@ type Facts struct {
 	// Subscribed: client-side or server-side, to this channel.
 	Subscribed bool
 	Insecure   bool
+	// Rights that the client has by its capabilities and its subscription, whatever the options of the namespace are.
+	Rights channel.Rights
 }
 
 // Decision on an operation.
@@ -82,6 +86,8 @@ func (c Channel) decideSubscribe(f Facts, asked SubscriptionType, hasToken bool,
 		t.name(limited, "the channel's name lists users, behind channel.user_boundary", "channel.user_boundary", c.resolver.userBoundary) &&
 		t.fact(c.ListsUser(f.User), "the channel's name lists this user"):
 		return Decision{Source: SourceUserLimited}
+	case f.Rights != 0 && t.fact(f.Rights.Has(channel.RightSubscribe), "the capabilities of the client allow it"):
+		return c.byCapability(f)
 	case !limited && t.option(c.SubscribeProxyEnabled, "the backend decides, by the subscribe proxy", c.Options, "subscribe_proxy_enabled"):
 		return Decision{By: SubscribeProxy}
 	case !limited && t.option(c.SubscribeStreamProxyEnabled, "the backend decides, by the subscribe stream proxy", c.Options, "subscribe_stream_proxy_enabled"):
@@ -92,6 +98,16 @@ func (c Channel) decideSubscribe(f Facts, asked SubscriptionType, hasToken bool,
 		return Decision{Source: SourceInsecure}
 	}
 	return denied(c.denySubscribe(f))
+}
+
+// byCapability decides on a subscribe that the capabilities of the client allow. The subscription owes them nothing if
+// the options of the namespace allow it, too.
+func (c Channel) byCapability(f Facts) Decision {
+	f.Rights = 0
+	if d := c.decideSubscribe(f, c.Type, false, nil); d.Err == nil && d.By == Rules {
+		return d
+	}
+	return Decision{Source: SourceCapability}
 }
 
 // Requested decides on a channel in a connect command. The client does not get the channel if ignored is not nil: the
@@ -113,6 +129,8 @@ func (r *Resolver) Requested(name string, f Facts) (ch Channel, ignored, err err
 		return ch, ignored, nil
 	}
 	switch {
+	case f.Rights.Has(channel.RightSubscribe):
+		return ch, nil, nil
 	case ch.SubscribeProxyEnabled:
 		return ch, ch.refuse(protocol.ErrorPermissionDenied, "subscribe_proxy_enabled", "on", ", and asks for a subscribe command"), nil
 	case ch.SubscribeStreamProxyEnabled:
@@ -123,6 +141,15 @@ func (r *Resolver) Requested(name string, f Facts) (ch Channel, ignored, err err
 	return ch, ch.denySubscribe(f), nil
 }
 
+// Owes returns the right without which Requested would not give the client a channel; 0 if there is none.
+func (r *Resolver) Owes(name string, f Facts) channel.Rights {
+	f.Rights &^= channel.RightSubscribe
+	if _, ignored, err := r.Requested(name, f); ignored != nil || err != nil {
+		return channel.RightSubscribe
+	}
+	return 0
+}
+
 // DecidePublish decides on a publish command. With StreamProxy the data goes into the open stream of the subscription;
 // without one the answer is protocol.ErrorNotAvailable.
 func (c Channel) DecidePublish(f Facts, data []byte) Decision {
@@ -131,6 +158,8 @@ func (c Channel) DecidePublish(f Facts, data []byte) Decision {
 		return denied(c.wrongType(Stream))
 	case !c.validFromClient(f, data):
 		return denied(c.wrongData())
+	case f.Rights.Has(channel.RightPublish):
+		return Decision{}
 	case c.PublishProxyEnabled:
 		return Decision{By: PublishProxy}
 	case c.SubscribeStreamProxyEnabled && !c.SubscribeStreamProxyBidi:
@@ -156,6 +185,8 @@ func (c Channel) DecideMapChange(f Facts, removes bool, data []byte) Decision {
 		return denied(c.wrongType(Map))
 	case !removes && len(data) > 0 && !c.validFromClient(f, data):
 		return denied(c.wrongData())
+	case f.Rights.Has(channel.RightPublish):
+		return Decision{}
 	case proxy:
 		return Decision{By: by}
 	case p.to(f), f.Insecure:
@@ -206,9 +237,13 @@ func (c Channel) CheckHistory(f Facts) error {
 	return c.deny(c.historyPermission(), f)
 }
 
-func (c Channel) mayPresence(f Facts) bool { return c.presencePermission().to(f) || f.Insecure }
+func (c Channel) mayPresence(f Facts) bool {
+	return f.Rights.Has(channel.RightPresence) || c.presencePermission().to(f) || f.Insecure
+}
 
-func (c Channel) mayHistory(f Facts) bool { return c.historyPermission().to(f) || f.Insecure }
+func (c Channel) mayHistory(f Facts) bool {
+	return f.Rights.Has(channel.RightHistory) || c.historyPermission().to(f) || f.Insecure
+}
 
 // Wishes of a subscribe command.
 type Wishes struct {
@@ -224,6 +259,15 @@ func (c Channel) Grant(f Facts, w Wishes) Wishes {
 		Positioned:  w.Positioned && (c.AllowPositioning || history),
 		Recoverable: w.Recoverable && (c.AllowRecovery || history),
 		JoinLeave:   w.JoinLeave && c.JoinLeave && c.mayPresence(f),
+	}
+}
+
+// grantByRights is Grant if the options of the namespace grant nothing.
+func (c Channel) grantByRights(f Facts, w Wishes) Wishes {
+	history := f.Rights.Has(channel.RightHistory)
+	return Wishes{
+		Positioned: w.Positioned && history, Recoverable: w.Recoverable && history,
+		JoinLeave: w.JoinLeave && c.JoinLeave && f.Rights.Has(channel.RightPresence),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/internal/config"
@@ -18,6 +19,7 @@ var (
 	user      = Facts{User: "42"}
 	anonymous = Facts{}
 	insecure  = Facts{Insecure: true}
+	capable   = Facts{User: "42", Rights: channel.RightSubscribe}
 )
 
 // same compares decisions: of errors, what clients get.
@@ -125,6 +127,16 @@ func TestDecideSubscribe(t *testing.T) {
 		{client, "ns:a", anonymous, Stream, false, denied103},
 		{client, "ns:a", insecure, Stream, false, Decision{Source: SourceInsecure}},
 		{`"presence": true`, "ns:a", user, Stream, false, denied103},
+		// Capabilities: before proxies, but not for private channels, and not if something else grants it.
+		{`"presence": true`, "ns:a", capable, Stream, false, Decision{Source: SourceCapability}},
+		{byProxy + "," + client, "ns:a", capable, Stream, false, Decision{Source: SourceCapability}},
+		{byStream, "ns:a", capable, Stream, false, Decision{Source: SourceCapability}},
+		{client, "ns:a", capable, Stream, false, Decision{Source: SourceClientAllowed}},
+		{limited, "ns:a#7", capable, Stream, false, Decision{Source: SourceCapability}},
+		{limited, "ns:a#42", capable, Stream, false, Decision{Source: SourceUserLimited}},
+		{client, "ns:a", capable, Map, false, denied103},
+		{client, "$ns:a", capable, Stream, false, denied103},
+		{client, "ns:a", capable, Stream, true, Decision{By: Token}},
 	} {
 		if got := resolve(t, tt.options, tt.channel).DecideSubscribe(tt.facts, tt.asked, tt.token); !same(got, tt.want) {
 			t.Errorf("%s %s %+v type %d token %v: %+v, want %+v", tt.options, tt.channel, tt.facts, tt.asked, tt.token, got, tt.want)
@@ -154,6 +166,9 @@ func TestRequested(t *testing.T) {
 		{limited + "," + client, "ns:#7", insecure, true, nil},
 		{client, "ns:" + strings.Repeat("a", 300), user, false, nil},
 		{`"presence": true`, "ns:a", user, false, nil},
+		{`"presence": true`, "ns:a", capable, true, nil},
+		{client + `, "subscribe_proxy_enabled": true`, "ns:a", capable, true, nil},
+		{client, "$ns:a", capable, false, nil},
 	} {
 		r := resolver(t, `{"namespaces": [{"name": "ns", `+tt.options+`}]}`)
 		_, ignored, err := r.Requested(tt.channel, tt.facts)

@@ -63,6 +63,31 @@ func Describe(o *Options) map[string]string {
 	return out
 }
 
+// Wish switches on what the client wished and the channel or its rights grant. The subscription needs the rights of the
+// client's capabilities that granted something which nothing else grants. byNamespace is false if the backend has decided
+// instead of the namespace.
+func Wish(o *gyro.SubscribeOptions, ch Channel, f Facts, w Wishes, byNamespace bool) {
+	grant := ch.Grant
+	if !byNamespace {
+		grant = ch.grantByRights
+	}
+	own := f
+	own.Rights = o.Rights
+	f.Rights |= o.Rights
+	granted, without := grant(f, w), grant(own, w)
+	switched := func(option *bool, granted, without bool, needs channel.Rights) {
+		if granted && !*option {
+			*option = true
+			if !without {
+				o.Needs |= needs
+			}
+		}
+	}
+	switched(&o.Positioned, granted.Positioned, without.Positioned, channel.RightHistory)
+	switched(&o.Recoverable, granted.Recoverable, without.Recoverable, channel.RightHistory)
+	switched(&o.PushJoinLeave, granted.JoinLeave, without.JoinLeave, channel.RightPresence)
+}
+
 // unasked stands for the shared poll of a namespace: with it, the node refuses server-side subscriptions. The handler of
 // subscribe commands replaces it.
 var unasked = &channel.SharedPoll{

@@ -40,7 +40,7 @@ func TestOptionsAreGranted(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	const elsewhere = " ExpireAt ChanInfo Data RecoverSince ServerTagsFilter Publications Map Poll PresenceMaps Token "
+	const elsewhere = " ExpireAt ChanInfo Data RecoverSince ServerTagsFilter Publications Map Poll PresenceMaps Token Rights Needs "
 	for i := range to.NumField() {
 		if name := to.Type().Field(i).Name; to.Field(i).IsZero() != strings.Contains(elsewhere, " "+name+" ") {
 			t.Errorf("no option of a namespace sets %s, or this test does not expect it", name)

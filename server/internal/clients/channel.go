@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/internal/auth"
@@ -50,6 +51,9 @@ func granted(p *proxy.Proxy, ch channels.Channel, source channels.Source, r *mes
 		}
 	}
 	channels.Override(&o, auth.OverrideOf(r.Override))
+	if o.Rights, err = channel.ParseRights(r.Allow); err != nil {
+		return o, refusal.Because(protocol.ErrorInternal, p.Key(), "allow in the answer of the backend: "+err.Error())
+	}
 	return o, nil
 }
 

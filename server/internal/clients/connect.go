@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/internal/auth"
@@ -97,7 +98,7 @@ func (p *Policy) byToken(ctx context.Context, e gyro.ConnectEvent, reply *gyro.C
 		p.log.Warn("the client is anonymous: its token names the user in another claim than the expected one", "client", e.ClientID,
 			"claim", token.OtherUser, "expected", cmp.Or(flags.Token.UserIDClaim, "sub"), "key", "client.token.user_id_claim")
 	}
-	reply.Credentials = &gyro.Credentials{UserID: token.User, Info: token.Info, Meta: token.Meta, ExpireAt: token.ExpireAt, Token: token.ID}
+	reply.Credentials = &gyro.Credentials{UserID: token.User, Info: token.Info, Meta: token.Meta, ExpireAt: token.ExpireAt, Token: token.ID, Capabilities: token.Capabilities}
 	reply.Labels = token.Labels
 	if flags.Insecure {
 		reply.Credentials.ExpireAt = time.Time{}
@@ -152,14 +153,17 @@ func (p *Policy) requested(e gyro.ConnectEvent, reply *gyro.ConnectReply) error 
 		if _, ok := reply.Subscriptions[name]; ok {
 			continue
 		}
-		ch, ignored, err := p.Channels.Requested(name, p.facts(reply.Credentials.UserID, false))
+		facts := p.facts(reply.Credentials.UserID, false, reply.Credentials.Capabilities.On(name))
+		ch, ignored, err := p.Channels.Requested(name, facts)
 		if err != nil && e.Repeats(name) {
 			ignored, err = err, nil // the namespace may have been there when the client got the position
 		}
 		if why := cmp.Or(err, ignored); why != nil {
 			channels.Ignore(reply, name, why)
 		} else {
-			channels.Subscribe(reply, name, channels.Subscription(ch, channels.SourceConnectRequest))
+			o := channels.Subscription(ch, channels.SourceConnectRequest)
+			o.Needs = p.Channels.Owes(name, facts)
+			channels.Subscribe(reply, name, o)
 		}
 		if err != nil {
 			return err
@@ -196,7 +200,7 @@ func (p *Policy) refresh(ctx context.Context, c *gyro.Client, e gyro.RefreshEven
 		return gyro.RefreshReply{}, refusal.Because(protocol.DisconnectInsufficientState, "",
 			"the new token grants other server-side subscriptions: the client has to reconnect to get them")
 	}
-	reply := gyro.RefreshReply{ExpireAt: token.ExpireAt, Meta: token.Meta, Token: token.ID}
+	reply := gyro.RefreshReply{ExpireAt: token.ExpireAt, Meta: token.Meta, Token: token.ID, Capabilities: replaced(c, token.Capabilities)}
 	if len(token.Info) > 0 {
 		reply.Info = token.Info
 	}
@@ -246,5 +250,15 @@ func (p *Policy) subRefresh(ctx context.Context, c *gyro.Client, e gyro.SubRefre
 	if err := token.Fits(e.Channel, c.UserID(), c.ID()); err != nil {
 		return gyro.SubRefreshReply{}, err
 	}
-	return gyro.SubRefreshReply{ExpireAt: token.ExpireAt, Info: token.Info, Token: token.ID}, nil
+	return gyro.SubRefreshReply{ExpireAt: token.ExpireAt, Info: token.Info, Token: token.ID, Rights: &token.Rights}, nil
+}
+
+var noCapabilities = new(channel.Capabilities)
+
+// replaced are the capabilities of a client after a refresh: the new ones alone.
+func replaced(c *gyro.Client, by *channel.Capabilities) *channel.Capabilities {
+	if by == nil && c.Capabilities() != nil {
+		return noCapabilities
+	}
+	return by
 }

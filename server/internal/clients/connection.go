@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/protocol"
 	"github.com/gyrohq/gyro/refusal"
 	"github.com/gyrohq/gyro/server/internal/auth"
@@ -38,6 +39,9 @@ func (b *Backend) Connect(ctx context.Context, e gyro.ConnectEvent, from *proxy.
 		return false, err
 	}
 	if reply.Data, err = decoded(p, r.Data, r.B64Data, "b64data"); err != nil {
+		return false, err
+	}
+	if reply.Credentials.Capabilities, err = capabilities(p, r.Caps); err != nil {
 		return false, err
 	}
 	reply.Labels = r.Labels
@@ -105,7 +109,29 @@ func (b *Backend) Refresh(ctx context.Context, c *gyro.Client) (gyro.RefreshRepl
 	if err != nil {
 		return gyro.RefreshReply{}, refusal.Answer(protocol.DisconnectServerError, err)
 	}
-	return gyro.RefreshReply{ExpireAt: time.Unix(r.ExpireAt, 0), Info: info, Meta: r.Meta}, nil
+	caps, err := capabilities(p, r.Caps)
+	if err != nil {
+		return gyro.RefreshReply{}, err
+	}
+	return gyro.RefreshReply{ExpireAt: time.Unix(r.ExpireAt, 0), Info: info, Meta: r.Meta, Capabilities: replaced(c, caps)}, nil
+}
+
+// capabilities of an answer of the backend; nil if it has none.
+func capabilities(p *proxy.Proxy, list []*message.ChannelsCapability) (*channel.Capabilities, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	caps, err := auth.CapabilitiesOf(func(yield func(auth.Capability) bool) {
+		for _, c := range list {
+			if !yield(auth.Capability{Channels: c.Channels, Allow: c.Allow, Match: c.Match}) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		err = refusal.Because(protocol.DisconnectServerError, p.Key(), "caps in the answer of the backend: "+err.Error())
+	}
+	return caps, err
 }
 
 // Call lets a proxy answer a client's RPC.

@@ -115,8 +115,8 @@ func byPolicy[E, R any](
 	return func(ctx context.Context, c *gyro.Client, e E) (R, error) { return method(inForce(), ctx, c, e) }
 }
 
-func (p *Policy) facts(user string, subscribed bool) channels.Facts {
-	return channels.Facts{User: user, Subscribed: subscribed, Insecure: p.cfg.Client.Insecure}
+func (p *Policy) facts(user string, subscribed bool, rights channel.Rights) channels.Facts {
+	return channels.Facts{User: user, Subscribed: subscribed, Insecure: p.cfg.Client.Insecure, Rights: rights}
 }
 
 func (p *Policy) subscribing(ctx context.Context, c *gyro.Client, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
@@ -135,35 +135,36 @@ func (p *Policy) subscribing(ctx context.Context, c *gyro.Client, e gyro.Subscri
 }
 
 func (p *Policy) decide(ctx context.Context, c *gyro.Client, ch channels.Channel, e gyro.SubscribeEvent) (gyro.SubscribeReply, error) {
-	facts := p.facts(c.UserID(), false)
+	facts := p.facts(c.UserID(), false, e.Rights)
 	decision := ch.DecideSubscribe(facts, channels.SubscriptionType(e.Type), e.Token != "")
 	if decision.Err != nil {
 		return gyro.SubscribeReply{}, decision.Err
 	}
 	reply := gyro.SubscribeReply{Options: channels.Subscription(ch, decision.Source), ClientSideRefresh: !ch.SubRefreshProxyEnabled}
+	var err error
 	switch decision.By {
 	case channels.Rules:
 	case channels.Token:
-		if err := p.subscribeByToken(ctx, c, e, &reply.Options); err != nil {
-			return gyro.SubscribeReply{}, err
-		}
+		err = p.subscribeByToken(ctx, c, e, &reply.Options)
 	case channels.SubscribeProxy:
 		if e.Inline {
 			return gyro.SubscribeReply{}, gyro.ErrWouldBlock
 		}
-		return p.Backend.Subscribe(ctx, c, ch, e)
+		reply, err = p.Backend.Subscribe(ctx, c, ch, e)
 	case channels.StreamProxy:
 		if e.Inline {
 			return gyro.SubscribeReply{}, gyro.ErrWouldBlock
 		}
-		return p.Backend.SubscribeStream(ctx, c, ch, e)
+		reply, err = p.Backend.SubscribeStream(ctx, c, ch, e)
 	}
-	granted := ch.Grant(facts, channels.Wishes{
-		Positioned: e.Positioned, Recoverable: e.Recoverable, JoinLeave: e.JoinLeave,
-	})
-	reply.Options.Positioned = reply.Options.Positioned || granted.Positioned
-	reply.Options.Recoverable = reply.Options.Recoverable || granted.Recoverable
-	reply.Options.PushJoinLeave = reply.Options.PushJoinLeave || granted.JoinLeave
+	if err != nil {
+		return reply, err
+	}
+	if decision.Source == channels.SourceCapability {
+		reply.Options.Needs = channel.RightSubscribe
+	}
+	wishes := channels.Wishes{Positioned: e.Positioned, Recoverable: e.Recoverable, JoinLeave: e.JoinLeave}
+	channels.Wish(&reply.Options, ch, facts, wishes, decision.By == channels.Rules || decision.By == channels.Token)
 	return reply, nil
 }
 
@@ -185,7 +186,7 @@ func (p *Policy) subscribeByToken(ctx context.Context, c *gyro.Client, e gyro.Su
 	if err := token.Fits(e.Channel, c.UserID(), c.ID()); err != nil {
 		return err
 	}
-	o.ExpireAt, o.ChanInfo, o.Data, o.Token = token.ExpireAt, token.Info, token.Data, token.ID
+	o.ExpireAt, o.ChanInfo, o.Data, o.Token, o.Rights = token.ExpireAt, token.Info, token.Data, token.ID, token.Rights
 	o.Source = uint8(channels.SourceSubscribeToken)
 	channels.Override(o, token.Override)
 	return nil
@@ -196,7 +197,7 @@ func (p *Policy) publishing(ctx context.Context, c *gyro.Client, e gyro.PublishE
 	if err != nil {
 		return gyro.PublishReply{}, err
 	}
-	decision := ch.DecidePublish(p.facts(c.UserID(), e.Subscribed), e.Data)
+	decision := ch.DecidePublish(p.facts(c.UserID(), e.Subscribed, e.Rights), e.Data)
 	if decision.Err != nil {
 		return gyro.PublishReply{}, decision.Err
 	}
@@ -217,7 +218,7 @@ func (p *Policy) changing(ctx context.Context, c *gyro.Client, e gyro.MapChangeE
 	if err != nil {
 		return reply, err
 	}
-	decision := ch.DecideMapChange(p.facts(c.UserID(), e.Subscribed), e.Removed, e.Data)
+	decision := ch.DecideMapChange(p.facts(c.UserID(), e.Subscribed, e.Rights), e.Removed, e.Data)
 	if decision.Err != nil {
 		return reply, decision.Err
 	}
@@ -244,13 +245,13 @@ func (p *Policy) permitPresence(c *gyro.Client, e gyro.PresenceEvent) error {
 	if err != nil {
 		return err
 	}
-	return ch.CheckPresence(p.facts(c.UserID(), e.Subscribed))
+	return ch.CheckPresence(p.facts(c.UserID(), e.Subscribed, e.Rights))
 }
 
 func (p *Policy) history(_ context.Context, c *gyro.Client, e gyro.HistoryEvent) (reply gyro.HistoryReply, err error) {
 	ch, err := p.Channels.ForClient(e.Channel)
 	if err == nil {
-		err = ch.CheckHistory(p.facts(c.UserID(), e.Subscribed))
+		err = ch.CheckHistory(p.facts(c.UserID(), e.Subscribed, e.Rights))
 	}
 	return reply, err
 }

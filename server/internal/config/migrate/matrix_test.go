@@ -41,6 +41,8 @@ var groups = []group{
 			"Gyro takes several providers as well, see [JWKS](tokens.md#jwks)."},
 		{"Anonymous clients", []string{"client.allow_anonymous_connect_without_token"}, ""},
 		{"User by a header of a reverse proxy", []string{"client.user_id_http_header"}, ""},
+		{"Channel capabilities (Centrifugo PRO)", []string{"client.token.hmac_secret_key", "client.proxy.connect.enabled"},
+			"All objects that match give their rights; an unknown right is an error, see [capabilities](permissions.md#capabilities)."},
 		{"Personal channels", []string{"client.subscribe_to_user_personal_channel.enabled"}, ""},
 		{"Connect proxy", []string{"client.proxy.connect.enabled"}, ""},
 		{"Refresh proxy", []string{"client.proxy.refresh.enabled"}, ""},

@@ -740,6 +740,16 @@ func (m *ConnectResult) appendJSON(dst []byte) (_ []byte, err error) {
 		}
 		dst = append(dst, ',')
 	}
+	if len(m.Caps) != 0 {
+		dst = append(dst, `"caps":`...)
+		dst = append(dst, '[')
+		for _, v := range m.Caps {
+			dst = v.appendJSON(dst)
+			dst = append(dst, ',')
+		}
+		dst = jsonwire.EndArray(dst)
+		dst = append(dst, ',')
+	}
 	if len(m.Labels) != 0 {
 		dst = append(dst, `"labels":`...)
 		dst = append(dst, '{')
@@ -774,6 +784,8 @@ func connectResultField(key []byte) int {
 		return 8
 	case "meta":
 		return 9
+	case "caps":
+		return 10
 	case "labels":
 		return 11
 	}
@@ -818,6 +830,13 @@ func (m *ConnectResult) readJSON(r *jsonwire.Reader) {
 			}
 		case 9: // meta
 			r.Raw(&m.Meta)
+		case 10: // caps
+			m.Caps = nil
+			for ok := r.Array(); ok; ok = r.NextElement() {
+				v := new(ChannelsCapability)
+				v.readJSON(r)
+				m.Caps = append(m.Caps, v)
+			}
 		case 11: // labels
 			for ok := r.Object(); ok; ok = r.NextMember() {
 				key := r.Entry()
@@ -828,6 +847,96 @@ func (m *ConnectResult) readJSON(r *jsonwire.Reader) {
 				}
 				m.Labels[key] = v
 			}
+		default:
+			r.Skip()
+		}
+	}
+}
+
+// AppendJSON appends the JSON form of m, which has no line break.
+// It does not fail.
+func (m *ChannelsCapability) AppendJSON(dst []byte) ([]byte, error) { return m.appendJSON(dst), nil }
+
+// MarshalJSON implements json.Marshaler.
+func (m ChannelsCapability) MarshalJSON() ([]byte, error) { return m.AppendJSON(nil) }
+
+// UnmarshalJSON sets m to what the JSON value data says; nothing in m aliases data.
+func (m *ChannelsCapability) UnmarshalJSON(data []byte) error {
+	*m = ChannelsCapability{}
+	r := jsonwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readJSON(&r)
+	return r.End()
+}
+
+func (m *ChannelsCapability) appendJSON(dst []byte) []byte {
+	if m == nil {
+		return append(dst, '{', '}')
+	}
+	dst = append(dst, '{')
+	if len(m.Channels) != 0 {
+		dst = append(dst, `"channels":`...)
+		dst = append(dst, '[')
+		for _, v := range m.Channels {
+			dst = jsonwire.AppendString(dst, v)
+			dst = append(dst, ',')
+		}
+		dst = jsonwire.EndArray(dst)
+		dst = append(dst, ',')
+	}
+	if len(m.Allow) != 0 {
+		dst = append(dst, `"allow":`...)
+		dst = append(dst, '[')
+		for _, v := range m.Allow {
+			dst = jsonwire.AppendString(dst, v)
+			dst = append(dst, ',')
+		}
+		dst = jsonwire.EndArray(dst)
+		dst = append(dst, ',')
+	}
+	if m.Match != "" {
+		dst = append(dst, `"match":`...)
+		dst = jsonwire.AppendString(dst, m.Match)
+		dst = append(dst, ',')
+	}
+	return jsonwire.EndObject(dst)
+}
+
+func channelsCapabilityField(key []byte) int {
+	switch string(key) {
+	case "channels":
+		return 1
+	case "allow":
+		return 2
+	case "match":
+		return 3
+	}
+	return 0
+}
+
+func (m *ChannelsCapability) readJSON(r *jsonwire.Reader) {
+	for ok := r.Object(); ok; ok = r.NextMember() {
+		field := channelsCapabilityField(r.Key())
+		if field == 0 {
+			field = channelsCapabilityField(r.FoldedKey())
+		}
+		switch field {
+		case 1: // channels
+			m.Channels = nil
+			for ok := r.Array(); ok; ok = r.NextElement() {
+				var v string
+				r.String(&v)
+				m.Channels = append(m.Channels, v)
+			}
+		case 2: // allow
+			m.Allow = nil
+			for ok := r.Array(); ok; ok = r.NextElement() {
+				var v string
+				r.String(&v)
+				m.Allow = append(m.Allow, v)
+			}
+		case 3: // match
+			r.String(&m.Match)
 		default:
 			r.Skip()
 		}
@@ -1103,6 +1212,16 @@ func (m *RefreshResult) appendJSON(dst []byte) (_ []byte, err error) {
 		}
 		dst = append(dst, ',')
 	}
+	if len(m.Caps) != 0 {
+		dst = append(dst, `"caps":`...)
+		dst = append(dst, '[')
+		for _, v := range m.Caps {
+			dst = v.appendJSON(dst)
+			dst = append(dst, ',')
+		}
+		dst = jsonwire.EndArray(dst)
+		dst = append(dst, ',')
+	}
 	return jsonwire.EndObject(dst), nil
 }
 
@@ -1118,6 +1237,8 @@ func refreshResultField(key []byte) int {
 		return 4
 	case "meta":
 		return 5
+	case "caps":
+		return 6
 	}
 	return 0
 }
@@ -1139,6 +1260,13 @@ func (m *RefreshResult) readJSON(r *jsonwire.Reader) {
 			r.String(&m.B64Info)
 		case 5: // meta
 			r.Raw(&m.Meta)
+		case 6: // caps
+			m.Caps = nil
+			for ok := r.Array(); ok; ok = r.NextElement() {
+				v := new(ChannelsCapability)
+				v.readJSON(r)
+				m.Caps = append(m.Caps, v)
+			}
 		default:
 			r.Skip()
 		}
@@ -1457,6 +1585,16 @@ func (m *SubscribeResult) appendJSON(dst []byte) (_ []byte, err error) {
 		dst = m.Override.appendJSON(dst)
 		dst = append(dst, ',')
 	}
+	if len(m.Allow) != 0 {
+		dst = append(dst, `"allow":`...)
+		dst = append(dst, '[')
+		for _, v := range m.Allow {
+			dst = jsonwire.AppendString(dst, v)
+			dst = append(dst, ',')
+		}
+		dst = jsonwire.EndArray(dst)
+		dst = append(dst, ',')
+	}
 	return jsonwire.EndObject(dst), nil
 }
 
@@ -1474,6 +1612,8 @@ func subscribeResultField(key []byte) int {
 		return 5
 	case "override":
 		return 6
+	case "allow":
+		return 7
 	}
 	return 0
 }
@@ -1499,6 +1639,13 @@ func (m *SubscribeResult) readJSON(r *jsonwire.Reader) {
 			if !r.Null() {
 				m.Override = new(SubscribeOptionOverride)
 				m.Override.readJSON(r)
+			}
+		case 7: // allow
+			m.Allow = nil
+			for ok := r.Array(); ok; ok = r.NextElement() {
+				var v string
+				r.String(&v)
+				m.Allow = append(m.Allow, v)
 			}
 		default:
 			r.Skip()

@@ -78,7 +78,15 @@ type ConnectResult struct {
 	Channels []string                     // Server-side subscriptions with the options of their namespaces.
 	Subs     map[string]*SubscribeOptions // Those with options of their own.
 	Meta     []byte                       // Kept with the connection, and never shown to clients.
-	Labels   map[string]string            // Likewise, for its life.
+	Caps     []*ChannelsCapability        // What the client may do beside the rules of namespaces.
+	Labels   map[string]string            // Kept with the connection for its life, and never shown to clients.
+}
+
+// ChannelsCapability gives a client rights on channels.
+type ChannelsCapability struct {
+	Channels []string // Names, or patterns.
+	Allow    []string // sub, pub, prs (presence, joins and leaves), hst (history, positions, recovery).
+	Match    string   // How channels match: exactly, or by wildcard or regex.
 }
 
 // RefreshRequest is a connection that expires.
@@ -105,7 +113,8 @@ type RefreshResult struct {
 	ExpireAt int64  // Unix seconds in the future; 0 ends it too.
 	Info     []byte // Replaces the connection's info.
 	B64Info  string
-	Meta     []byte // Replaces the connection's meta.
+	Meta     []byte                // Replaces the connection's meta.
+	Caps     []*ChannelsCapability // Replace the connection's: without them it has none any more.
 }
 
 // SubscribeRequest is a client that subscribes without a token.
@@ -138,6 +147,7 @@ type SubscribeResult struct {
 	Data     []byte // Delivered with the subscribe reply.
 	B64Data  string // Base64; wins over data unless empty.
 	Override *SubscribeOptionOverride
+	Allow    []string // What the client may do while it is subscribed: pub, prs, hst.
 }
 
 // PublishRequest is a client that publishes.

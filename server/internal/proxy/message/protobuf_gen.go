@@ -731,6 +731,9 @@ func (m *ConnectResult) SizeProto() (n int) {
 	if len(m.Meta) != 0 {
 		n += 1 + pbwire.SizeBytes(len(m.Meta))
 	}
+	for _, v := range m.Caps {
+		n += 1 + pbwire.SizeBytes(v.SizeProto())
+	}
 	for k, v := range m.Labels {
 		n += 1 + pbwire.SizeBytes(2+pbwire.SizeBytes(len(k))+pbwire.SizeBytes(len(v)))
 	}
@@ -752,6 +755,13 @@ func (m *ConnectResult) putProto(buf []byte, i int) int {
 		i = pbwire.PutVarint(buf, i, uint64(end-i))
 		i--
 		buf[i] = 0x5a
+	}
+	for _, v := range slices.Backward(m.Caps) {
+		last := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(last-i))
+		i--
+		buf[i] = 0x52
 	}
 	if len(m.Meta) != 0 {
 		i = pbwire.PutBytes(buf, i, m.Meta)
@@ -833,6 +843,13 @@ func (m *ConnectResult) readProto(r *pbwire.Reader) {
 			m.readSubsProto(r)
 		case 0x4a: // meta = 9
 			m.Meta = r.Bytes()
+		case 0x52: // caps = 10
+			r.Element()
+			v := new(ChannelsCapability)
+			outer := r.Enter()
+			v.readProto(r)
+			r.Leave(outer)
+			m.Caps = append(m.Caps, v)
 		case 0x5a: // labels = 11
 			r.Element()
 			m.readLabelsProto(r)
@@ -884,6 +901,81 @@ func (m *ConnectResult) readLabelsProto(r *pbwire.Reader) {
 		m.Labels = make(map[string]string)
 	}
 	m.Labels[key] = value
+}
+
+// AppendProto appends the Protobuf form of m, without a length.
+func (m *ChannelsCapability) AppendProto(dst []byte) []byte {
+	size := m.SizeProto()
+	end := len(dst) + size
+	dst = slices.Grow(dst, size)[:end]
+	m.putProto(dst, end)
+	return dst
+}
+
+// UnmarshalProto sets m to what the Protobuf message data says; nothing in m
+// aliases data.
+func (m *ChannelsCapability) UnmarshalProto(data []byte) error {
+	*m = ChannelsCapability{}
+	r := pbwire.NewReader(data)
+	r.Bound(MaxElements)
+	m.readProto(&r)
+	return r.Err()
+}
+
+// SizeProto returns the number of bytes that AppendProto appends.
+func (m *ChannelsCapability) SizeProto() (n int) {
+	if m == nil {
+		return 0
+	}
+	for _, v := range m.Channels {
+		n += 1 + pbwire.SizeBytes(len(v))
+	}
+	for _, v := range m.Allow {
+		n += 1 + pbwire.SizeBytes(len(v))
+	}
+	if m.Match != "" {
+		n += 1 + pbwire.SizeBytes(len(m.Match))
+	}
+	return n
+}
+
+func (m *ChannelsCapability) putProto(buf []byte, i int) int {
+	if m == nil {
+		return i
+	}
+	if m.Match != "" {
+		i = pbwire.PutString(buf, i, m.Match)
+		i--
+		buf[i] = 0x1a
+	}
+	for _, v := range slices.Backward(m.Allow) {
+		i = pbwire.PutString(buf, i, v)
+		i--
+		buf[i] = 0x12
+	}
+	for _, v := range slices.Backward(m.Channels) {
+		i = pbwire.PutString(buf, i, v)
+		i--
+		buf[i] = 0x0a
+	}
+	return i
+}
+
+func (m *ChannelsCapability) readProto(r *pbwire.Reader) {
+	for r.Next() {
+		switch r.Tag() {
+		case 0x0a: // channels = 1
+			r.Element()
+			m.Channels = append(m.Channels, r.String())
+		case 0x12: // allow = 2
+			r.Element()
+			m.Allow = append(m.Allow, r.String())
+		case 0x1a: // match = 3
+			m.Match = r.String()
+		default:
+			r.Skip()
+		}
+	}
 }
 
 // AppendProto appends the Protobuf form of m, without a length.
@@ -1161,12 +1253,22 @@ func (m *RefreshResult) SizeProto() (n int) {
 	if len(m.Meta) != 0 {
 		n += 1 + pbwire.SizeBytes(len(m.Meta))
 	}
+	for _, v := range m.Caps {
+		n += 1 + pbwire.SizeBytes(v.SizeProto())
+	}
 	return n
 }
 
 func (m *RefreshResult) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	for _, v := range slices.Backward(m.Caps) {
+		last := i
+		i = v.putProto(buf, i)
+		i = pbwire.PutVarint(buf, i, uint64(last-i))
+		i--
+		buf[i] = 0x32
 	}
 	if len(m.Meta) != 0 {
 		i = pbwire.PutBytes(buf, i, m.Meta)
@@ -1210,6 +1312,13 @@ func (m *RefreshResult) readProto(r *pbwire.Reader) {
 			m.B64Info = r.String()
 		case 0x2a: // meta = 5
 			m.Meta = r.Bytes()
+		case 0x32: // caps = 6
+			r.Element()
+			v := new(ChannelsCapability)
+			outer := r.Enter()
+			v.readProto(r)
+			r.Leave(outer)
+			m.Caps = append(m.Caps, v)
 		default:
 			r.Skip()
 		}
@@ -1533,12 +1642,20 @@ func (m *SubscribeResult) SizeProto() (n int) {
 	if m.Override != nil {
 		n += 1 + pbwire.SizeBytes(m.Override.SizeProto())
 	}
+	for _, v := range m.Allow {
+		n += 1 + pbwire.SizeBytes(len(v))
+	}
 	return n
 }
 
 func (m *SubscribeResult) putProto(buf []byte, i int) int {
 	if m == nil {
 		return i
+	}
+	for _, v := range slices.Backward(m.Allow) {
+		i = pbwire.PutString(buf, i, v)
+		i--
+		buf[i] = 0x3a
 	}
 	if m.Override != nil {
 		end := i
@@ -1595,6 +1712,9 @@ func (m *SubscribeResult) readProto(r *pbwire.Reader) {
 			outer := r.Enter()
 			m.Override.readProto(r)
 			r.Leave(outer)
+		case 0x3a: // allow = 7
+			r.Element()
+			m.Allow = append(m.Allow, r.String())
 		default:
 			r.Skip()
 		}
