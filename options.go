@@ -42,6 +42,7 @@ type (
 	//	PublishDebounce                how often the client publishes at most
 	//	Map, Poll                      the channel is a map (docs/maps.md), or its keys are tracked (docs/shared-poll.md)
 	//	PresenceMaps                   maps that list the clients in the channel
+	//	Rights, Needs                  what the client may do while subscribed, and the capabilities that it must keep
 	//	Token, Source                  the client's token, and a number of the application
 	SubscribeOptions = channel.SubscribeOptions
 
