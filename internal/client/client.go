@@ -163,6 +163,7 @@ func (e *env) Pool() *sendqueue.Pool          { return e.loop.Pool() }
 func (e *env) Scratch() *session.Scratch      { return &e.loop.scratch }
 func (e *env) Timer() *loop.Timer             { return &e.timer }
 func (e *env) Do(f effect.Effect) bool        { return e.effects.Do(&e.loop.work, (*executor)(e), f) }
+func (e *env) Hold(on bool)                   { e.effects.Hold(on) }
 func (e *env) Unregister()                    { e.loop.unregister(e.client()) }
 func (e *env) SessionID() string              { return e.loop.sessions.ids[e.client()].String() }
 func (e *env) Allowance() *int                { return e.loop.Allowance() }

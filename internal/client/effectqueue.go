@@ -10,8 +10,10 @@ import (
 
 // effectQueue has the waiting effects of one client, and counts the running ones. Any goroutine may use it.
 type effectQueue struct {
-	// awaited effects are not completed yet. It belongs to the loop.
+	// What belongs to the loop: how many effects are not completed yet, and the worker that is held, or is to be held.
 	awaited int
+	hold    bool
+	held    chan struct{} // nil: none
 
 	mu        sync.Mutex
 	effects   []effect.Effect

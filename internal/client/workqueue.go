@@ -32,7 +32,7 @@ type worker interface {
 // effect. It is called on the loop.
 func (l *workQueue) Do(g *workGroup, c worker, e effect.Effect) (done bool) {
 	traits := e.Traits()
-	ahead := traits.Has(effect.Continues) && g.completes(c)
+	ahead := traits.Has(effect.Continues) && (g.completes(c) || l.held())
 	if traits.Has(effect.Instant) && (ahead || l.idle()) && e.Execute(c, true) {
 		return true
 	}
@@ -57,6 +57,22 @@ func (l *workQueue) Rest() {
 		l.queue = nil
 	}
 }
+
+// Hold(true) keeps the worker of the effect that completes now, and so all effects behind it, until Hold(false).
+func (l *workQueue) Hold(on bool) {
+	q := l.queue
+	if q == nil {
+		return // the effect was done on the loop, and none waits
+	}
+	q.hold = on
+	if !on && q.held != nil {
+		close(q.held)
+		q.held = nil
+	}
+}
+
+// held: a worker waits for Hold(false).
+func (l *workQueue) held() bool { return l.queue != nil && l.queue.held != nil }
 
 // idle: all effects are done and completed.
 func (l *workQueue) idle() bool { return l.queue == nil || l.queue.awaited == 0 && l.queue.idle() }
@@ -95,7 +111,11 @@ func (d *completion) end() {
 		return // aborted
 	}
 	d.group.completing = nil
-	if d.done != nil {
+	switch {
+	case d.done == nil:
+	case d.queue.hold:
+		d.queue.held = d.done
+	default:
 		close(d.done)
 	}
 }

@@ -52,6 +52,7 @@ func (c *listener) Finish(b *session.Subscription)                 { c.loop.Hub(
 func (c *listener) Register(*protocol.ConnectRequest) bool         { return true }
 func (c *listener) Pong(int64)                                     {}
 func (c *listener) Note(inspect.Kind, string, uint32, int, string) {}
+func (c *listener) Hold(bool)                                      {}
 func (c *listener) Unregister()                                    {}
 func (c *listener) SessionID() string                              { return "" }
 func (c *listener) Closed(d protocol.Disconnect)                   { c.closed = d }

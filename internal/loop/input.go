@@ -74,7 +74,5 @@ func (l *Loop) goOn() {
 	l.turning.subject = nil
 	if len(l.again) == 0 {
 		l.again = nil
-	} else {
-		l.busy = true
 	}
 }

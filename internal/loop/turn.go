@@ -19,7 +19,7 @@ func (l *Loop) turn(batch []item) {
 		// Go on after a panic.
 	}
 	l.turning = turning{}
-	if l.more {
+	if l.more || len(l.again) > 0 { // a flush may ask to be resumed
 		l.busy = true
 	}
 	// The next turn makes the frames of messages that are under way again. That costs less than an arena that grows for

@@ -188,7 +188,7 @@ func (changes) Resume(r Request, h channel.History) (Missed, bool) {
 // the subscriber does not recover. err is the answer in place of a reply.
 func Resume(s Strategy, r Request, h channel.History, budget *int) (m Missed, recovered bool, err error) {
 	m, recovered = s.Resume(r, h)
-	if size := size(m.Publications); recovered && size <= max(*budget, 0) {
+	if size := Sum(m.Publications); recovered && size <= max(*budget, 0) {
 		*budget -= size
 		return m, true, nil
 	}
@@ -196,7 +196,8 @@ func Resume(s Strategy, r Request, h channel.History, budget *int) (m Missed, re
 	return Missed{Offset: h.Top.Offset}, false, s.Lost(r)
 }
 
-func size(pubs []*channel.Publication) (sum int) {
+// Sum of Size.
+func Sum(pubs []*channel.Publication) (sum int) {
 	for _, p := range pubs {
 		sum += Size(p)
 	}
@@ -218,7 +219,10 @@ func Size(p *channel.Publication) int {
 }
 
 // Budget is the bytes of publications in a reply of limit bytes.
-func Budget(limit, subscriptions int) int { return limit - 256 - 128*subscriptions }
+func Budget(limit, subscriptions int) int { return limit - Overhead(subscriptions) }
+
+// Overhead is the bytes of a reply without publications.
+func Overhead(subscriptions int) int { return 256 + 128*subscriptions }
 
 // Follows tells whether positions continue the stream behind top without a gap; it ignores positions up to top.
 func Follows(top channel.StreamPosition, arrived iter.Seq[channel.StreamPosition]) bool {

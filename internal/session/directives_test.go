@@ -551,8 +551,7 @@ func (p *player) resume(_, _ []string) error {
 	if !p.env.again {
 		return errors.New("the session did not ask for it")
 	}
-	p.env.again, p.env.left = false, p.env.share
-	p.env.s.Resume()
+	p.env.resume()
 	return nil
 }
 

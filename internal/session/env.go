@@ -44,6 +44,8 @@ type Output interface {
 type Workers interface {
 	// Do does an effect at once and returns true, or starts it and calls Complete later.
 	Do(e effect.Effect) (done bool)
+	// Hold(true), within a completion, has the effects that wait stay until Hold(false).
+	Hold(on bool)
 	// Feed runs the feed of a live subscription beside the loop: its publications come by Subscription.Fed, its end by
 	// Subscription.FeedEnded.
 	Feed(b *Subscription, f channel.Feed)

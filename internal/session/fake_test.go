@@ -185,6 +185,7 @@ type fakeEnv struct {
 	ended    *protocol.Disconnect
 	counts   *clientmetrics.Counter
 	again    bool // Resume is due
+	held     bool // effects are held
 	share    int  // what may be dispatched at a time; 0 for all
 	left     int
 	do       func(effect.Effect) (done bool)
@@ -208,8 +209,18 @@ func (e *fakeEnv) Dirty()                    { e.dirty = true }
 func (e *fakeEnv) Pool() *sendqueue.Pool     { return e.pool }
 func (e *fakeEnv) Scratch() *session.Scratch { return &e.scratch }
 func (e *fakeEnv) Do(f effect.Effect) bool   { return e.do(f) }
-func (e *fakeEnv) Unregister()               { e.register-- }
-func (e *fakeEnv) SessionID() string         { return "secret of " + e.id }
+func (e *fakeEnv) Hold(on bool) {
+	if e.held == on {
+		panic("held already, or not at all")
+	}
+	if e.held = on; on {
+		e.say("hold effects")
+	} else {
+		e.say("let effects go")
+	}
+}
+func (e *fakeEnv) Unregister()       { e.register-- }
+func (e *fakeEnv) SessionID() string { return "secret of " + e.id }
 func (e *fakeEnv) Refused(l observe.Limit, ch string) {
 	if e.refused != nil {
 		e.refused(l, ch)
@@ -267,5 +278,13 @@ func (e *fakeEnv) flush() {
 	if e.dirty {
 		e.dirty = false
 		e.s.Flush()
+	}
+}
+
+// resume is the session's turn again.
+func (e *fakeEnv) resume() {
+	if e.again {
+		e.again, e.left = false, e.share
+		e.s.Resume()
 	}
 }

@@ -10,9 +10,11 @@ import (
 	"github.com/gyrohq/gyro/transport"
 )
 
-// pending are received commands that wait: for a connect, for commands in progress, or for other clients.
+// pending are received commands that wait: for a connect, for commands in progress, for other clients, or for a held
+// effect.
 type pending struct {
 	backlog
+	held held
 	// asked is set from Env.Again until Resume.
 	asked bool
 	// lost is set if the connection has ended meanwhile.
@@ -35,9 +37,9 @@ func (s *Session) Receive(msg []byte) {
 	}
 }
 
-// mustWait reports whether commands must wait for a connect or for commands in progress.
+// mustWait reports whether commands must wait for a connect, for commands in progress or for a held effect.
 func (s *Session) mustWait() bool {
-	return s.state == stateAuthenticating || int(s.inflight) >= s.cfg.CommandLimit
+	return s.state == stateAuthenticating || int(s.inflight) >= s.cfg.CommandLimit || s.pending.holds()
 }
 
 // yields reports whether rest waits for other clients, unless it is too large to be kept.
@@ -91,7 +93,7 @@ func (s *Session) Resume() {
 
 func (s *Session) dispatchWaiting() {
 	p := s.pending
-	if p == nil {
+	if p == nil || !s.takeHeld() {
 		return
 	}
 	for frame := p.First(); frame != nil; frame = p.First() {
@@ -107,6 +109,9 @@ func (s *Session) dispatchWaiting() {
 			return
 		}
 		p.Take(len(frame) - len(rest))
+	}
+	if p.holds() {
+		return
 	}
 	s.pending = nil
 	switch {
@@ -158,6 +163,7 @@ func (s *Session) Lost(d protocol.Disconnect) {
 	}
 	s.pending.lost = &d
 	s.stopSending()
+	s.askForHeld()
 	if s.state == stateConnected {
 		s.env.Gone()
 	}

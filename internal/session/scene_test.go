@@ -99,6 +99,9 @@ func (w *scene) work() {
 	r := w.random
 	for _, i := range r.Perm(len(w.lines)) {
 		l := w.lines[i]
+		if l.env.held {
+			continue
+		}
 		if len(l.done) > 0 && (len(l.queue) == 0 || r.IntN(2) == 0) {
 			n := r.IntN(len(l.done))
 			e := l.done[n]
@@ -121,7 +124,7 @@ func (w *scene) work() {
 
 // working reports whether a connection has something to do.
 func (w *scene) working() bool {
-	return slices.ContainsFunc(w.lines, func(l *line) bool { return len(l.queue)+len(l.done) > 0 || l.env.dirty })
+	return slices.ContainsFunc(w.lines, func(l *line) bool { return len(l.queue)+len(l.done) > 0 || l.env.dirty || l.env.again })
 }
 
 // turn ends a turn of the loops, now and then: sessions flush, clients read.
@@ -131,6 +134,7 @@ func (w *scene) turn() {
 	}
 	for _, l := range w.lines {
 		l.env.flush()
+		l.env.resume()
 	}
 	for i := 0; i < len(w.lines); i++ {
 		w.lines[i].read()

@@ -136,25 +136,30 @@ func (s *Session) begin(e effect.Effect) effect.Effect {
 // run does an effect, and those that follow while each is done at once. Methods return effects to it instead of starting
 // them, so that no effect completes within a method.
 func (s *Session) run(e effect.Effect) {
-	for e != nil && s.env.Do(e) {
+	for e != nil && s.env.Do(e) && !s.holds(e) {
 		e = s.take(e)
 	}
 }
 
 // Complete takes an effect that was done.
 func (s *Session) Complete(e effect.Effect) {
-	if s.state == stateClosed {
-		switch e := e.(type) {
-		case *effect.Attach:
-			s.detachLate(e)
-		case *effect.Subscribing:
-			closeFeed(e.Feed)
+	switch {
+	case s.state == stateClosed:
+		s.completeLate(e)
+	case !s.holds(e):
+		s.run(s.take(e))
+		if s.state != stateClosed {
+			s.dispatchWaiting()
 		}
-		return
 	}
-	s.run(s.take(e))
-	if s.state != stateClosed {
-		s.dispatchWaiting()
+}
+
+func (s *Session) completeLate(e effect.Effect) {
+	switch e := e.(type) {
+	case *effect.Attach:
+		s.detachLate(e)
+	case *effect.Subscribing:
+		closeFeed(e.Feed)
 	}
 }
 
@@ -306,6 +311,9 @@ func (s *Session) relieve(last int) bool {
 func (s *Session) Flush() {
 	s.dirty = false
 	s.flushQueue()
+	if s.pending != nil {
+		s.askForHeld()
+	}
 }
 
 func (s *Session) flushQueue() {
@@ -375,7 +383,8 @@ func (s *Session) endSession(d protocol.Disconnect) {
 		s.leaveHub(b)
 		b.state = subEnded
 	}
-	s.subs, s.pending = channelset.Set[*Subscription]{}, nil
+	s.subs = channelset.Set[*Subscription]{}
+	s.dropPending()
 	if len(end.Items) > 0 || s.connected {
 		s.env.Do(end)
 	}
@@ -409,7 +418,8 @@ func (s *Session) Abandon(d protocol.Disconnect, try func(step func())) {
 		try(func() { s.leaveHub(b) })
 		b.state = subEnded
 	}
-	s.subs, s.pending = channelset.Set[*Subscription]{}, nil
+	s.subs = channelset.Set[*Subscription]{}
+	try(s.dropPending)
 	try(func() { s.env.Do(&effect.Close{Disconnect: d, Items: items, Connected: s.connected}) })
 	try(func() { s.env.Closed(d) })
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gyrohq/gyro/internal/beat"
 	"github.com/gyrohq/gyro/internal/effect"
+	"github.com/gyrohq/gyro/observe"
 	"github.com/gyrohq/gyro/protocol"
 )
 
@@ -86,12 +87,16 @@ func (s *Session) Tick() {
 // pongOverdue disconnects the client, unless the session is paused and cannot see the pong. It reports whether the
 // session goes on.
 func (s *Session) pongOverdue(now int64) bool {
-	if s.paused {
-		s.deadlines.pong = now + int64(s.cfg.PongTimeout)
-		return true
+	switch wait := int64(s.cfg.PongTimeout); {
+	case !s.paused:
+		s.Close(protocol.DisconnectNoPong)
+	case s.heldSince(now - wait):
+		s.env.Refused(observe.LimitQueue, "")
+		s.Close(protocol.DisconnectSlow)
+	default:
+		s.deadlines.pong = now + wait
 	}
-	s.Close(protocol.DisconnectNoPong)
-	return false
+	return s.state != stateClosed
 }
 
 func (s *Session) ping(now int64) {
