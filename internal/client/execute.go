@@ -154,7 +154,7 @@ func (x *executor) Detach(items []effect.DetachItem, inline bool) (bool, error) 
 			x.client().failed("unsubscribe", it.Channel, err)
 			errs = append(errs, err)
 		}
-		x.farewell("Unsubscribed", it.Channel, x.has().Unsubscribed, func(ctx context.Context, c *Client, app Application) {
+		x.farewell("Unsubscribed", it.Channel, it.Connected && x.has().Unsubscribed, func(ctx context.Context, c *Client, app Application) {
 			app.Unsubscribed(ctx, c, it)
 		})
 	}

@@ -314,12 +314,14 @@ type Appearance struct {
 	Maps []channel.PresenceMap
 }
 
-// DetachItem is one subscription to end: in the presence, by a leave, at the broker, and by the handler, in this order.
+// DetachItem is one subscription to end: in the presence, by a leave, at the broker, and by the handler, in this order. The
+// handler hears nothing of a client that has not connected.
 type DetachItem struct {
 	Channel    string
 	Presence   bool
 	Leave      bool
 	ServerSide bool
+	Connected  bool // the application was told that the client has connected
 	Info       *channel.ClientInfo
 	Feed       channel.Feed          // to be closed; nil if there is none
 	Maps       []channel.PresenceMap // that the client disappears from

@@ -155,7 +155,7 @@ func formatAttach(it *effect.AttachItem) string {
 }
 
 func formatDetach(it effect.DetachItem) string {
-	return fmt.Sprintf("%s code=%d", it.Channel, it.Reason.Code) + when(it.ServerSide, "server-side") +
+	return fmt.Sprintf("%s code=%d", it.Channel, it.Reason.Code) + when(it.ServerSide, "server-side") + when(!it.Connected, "not connected") +
 		when(it.Presence, "presence") + when(it.Leave, "leave") + when(it.Feed != nil, "feed")
 }
 

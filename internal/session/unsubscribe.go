@@ -131,7 +131,7 @@ func (s *Session) leaveHub(b *Subscription) {
 
 func (b *Subscription) detachItem(u protocol.Unsubscribe) effect.DetachItem {
 	it := effect.DetachItem{
-		Channel: b.channel, Reason: u, ServerSide: b.serverSide,
+		Channel: b.channel, Reason: u, ServerSide: b.serverSide, Connected: b.s.connected,
 		Presence: b.presence, Leave: b.joined, Feed: b.terms.Feed, Maps: b.terms.PresenceMaps,
 	}
 	if it.Presence || it.Leave {

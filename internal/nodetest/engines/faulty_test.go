@@ -281,6 +281,47 @@ func TestBrokerFailsWhenAClientLeaves(t *testing.T) {
 	})
 }
 
+// The application hears nothing of a client before Connected: not of the subscriptions that were established when another
+// one of the connect failed, or when the client went.
+func TestNothingIsToldOfAFailedConnect(t *testing.T) {
+	for _, goes := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFaulty()
+			release, calls := make(chan struct{}), 0
+			f.on("history", func() error {
+				if calls++; calls == 1 {
+					return nil
+				}
+				<-release
+				return errors.New("no history")
+			})
+			var told []string
+			h := nodetest.Everything(full, gyro.PublishOptions{})
+			h.Connecting = func(context.Context, gyro.ConnectEvent) (gyro.ConnectReply, error) {
+				return gyro.ConnectReply{
+					Credentials: &gyro.Credentials{UserID: "u"}, Subscriptions: map[string]gyro.SubscribeOptions{"a": full, "b": full},
+				}, nil
+			}
+			h.Connected = func(context.Context, *gyro.Client) { told = append(told, "connected") }
+			h.Unsubscribed = func(context.Context, *gyro.Client, gyro.UnsubscribeEvent) { told = append(told, "unsubscribed") }
+			h.Disconnected = func(context.Context, *gyro.Client, gyro.DisconnectEvent) { told = append(told, "disconnected") }
+			node := nodetest.Run(t, gyro.Config{Logger: nodetest.Quiet, Broker: f, Presence: f, Handlers: h})
+			c := wstest.Pipe(t, node)
+			c.Start(`"connect":{}`)
+			synctest.Wait()
+			if goes {
+				c.Vanish()
+				synctest.Wait()
+			}
+			close(release)
+			wantEmpty(t, node, f, "a", "b")
+			if calls != 2 || len(told) > 0 {
+				t.Errorf("after %d reads the application was told %q", calls, told)
+			}
+		})
+	}
+}
+
 // A client that goes at any step of a subscribe leaves no trace.
 func TestClientVanishesDuringSubscribe(t *testing.T) {
 	for _, op := range []string{"handler", "subscribe", "add", "history"} {
