@@ -42,6 +42,28 @@ local function score(time)
   return string.format('%.3f', time)
 end
 
+-- revive gives the fields of a hash a life if Redis has evicted the sorted set with their lives.
+local function revive(hash, lives, ends)
+  if #redis.call('ZRANGE', lives, 0, 0) == 0 then
+    local fields = redis.call('HGETALL', hash)
+    for i = 1, #fields, 2 do
+      redis.call('ZADD', lives, ends, fields[i])
+    end
+  end
+end
+
+-- count adds one client to the user's count, and takes old, the client's entry before or false, off the count of its user.
+local function count(users, userExpire, user, old)
+  local before = old and userOf(old)
+  if before == user and redis.call('HEXISTS', users, user) == 1 then
+    return
+  end
+  if old and before ~= user then
+    forget(users, userExpire, before)
+  end
+  redis.call('HINCRBY', users, user, 1)
+end
+
 -- clean removes what has outlived its time.
 local function clean(data, expire, users, userExpire)
   local time = score(now())

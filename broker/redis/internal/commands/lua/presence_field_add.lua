@@ -4,14 +4,7 @@
 local data, users = KEYS[1], KEYS[2]
 local ttl, client, info, user = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 if users then
-  local old = redis.call('HGET', data, client)
-  local oldUser = old and userOf(old)
-  if oldUser ~= user then
-    if old then
-      forget(users, nil, oldUser)
-    end
-    redis.call('HINCRBY', users, user, 1)
-  end
+  count(users, nil, user, redis.call('HGET', data, client))
   redis.call('HPEXPIRE', users, ttl, 'FIELDS', 1, user)
   redis.call('PEXPIRE', users, ttl)
 end
