@@ -51,7 +51,7 @@ func (c child) fails(p *plan) (string, error) {
 func (s *searcher) seeds(from uint64, n int) (done int, bad uint64) {
 	ctx, cancel := context.WithTimeout(context.Background(), runLimit+time.Duration(n)*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, s.program, "-test.run", "^TestSeeds$", "-first", fmt.Sprint(from), "-seeds", fmt.Sprint(n))
+	cmd := exec.CommandContext(ctx, s.program, "-test.run", "^TestSeeds$", "-engine", *engines, "-first", fmt.Sprint(from), "-seeds", fmt.Sprint(n))
 	cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
 	out, err := cmd.CombinedOutput()
 	last := from
