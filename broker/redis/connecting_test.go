@@ -34,6 +34,44 @@ func TestConnecting(t *testing.T) {
 	})
 }
 
+// handshake has the answers to INFO, HELLO, PING and COMMAND INFO.
+var handshake = []string{"$0\r\n\r\n", "%1\r\n$5\r\nproto\r\n:3\r\n", "+PONG\r\n", "*1\r\n*1\r\n$6\r\nxrange\r\n"}
+
+// TestCloseEndsRun: a broker that is closed while it cannot connect for PUB/SUB tries no further.
+func TestCloseEndsRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dials := 0
+		shard := redis.Shard{Mode: redis.Standalone, Dial: func(context.Context, string, string) (net.Conn, error) {
+			if dials++; dials > 1 {
+				return nil, net.ErrClosed
+			}
+			near, far := net.Pipe()
+			go func() {
+				buf := make([]byte, 1024)
+				for _, answer := range handshake {
+					if _, err := far.Read(buf); err != nil {
+						t.Error(err)
+					}
+					_, _ = far.Write([]byte(answer))
+				}
+				_, _ = io.Copy(io.Discard, far)
+			}()
+			return near, nil
+		}}
+		b := newEngine(t, redis.Config{Shards: []redis.Shard{shard}, StartTimeout: time.Hour, Logger: quiet}).Broker()
+		ended := make(chan error, 1)
+		go func() { ended <- b.Run(nil) }()
+		time.Sleep(time.Minute)
+		begin := time.Now()
+		if err := b.Close(t.Context()); err != nil || dials < 3 {
+			t.Fatalf("%v after %d attempts", err, dials)
+		}
+		if err := <-ended; err == nil || time.Since(begin) > 3*time.Second {
+			t.Errorf("Run ends after %v: %v", time.Since(begin), err)
+		}
+	})
+}
+
 // TestSilentSoon: a server that completes the handshake and answers nothing more does not hold up Connect.
 func TestSilentSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -41,7 +79,7 @@ func TestSilentSoon(t *testing.T) {
 			near, far := net.Pipe()
 			go func() {
 				buf := make([]byte, 1024)
-				for _, answer := range []string{"$0\r\n\r\n", "%1\r\n$5\r\nproto\r\n:3\r\n"} { // of INFO and HELLO
+				for _, answer := range handshake[:2] {
 					if _, err := far.Read(buf); err != nil {
 						t.Error(err)
 					}

@@ -164,7 +164,7 @@ func (e *Engine) retry(ctx context.Context, try func(context.Context) error) err
 
 func hopeless(err error) bool {
 	var missing *servers.MissingCommand
-	if errors.As(err, &missing) {
+	if errors.As(err, &missing) || errors.Is(err, servers.ErrClosed) {
 		return true
 	}
 	var failure *rueidis.RedisError

@@ -307,9 +307,13 @@ func (c *Client) end(cancel context.CancelFunc) {
 }
 
 // failedForAnother: the command was not sent because the context of another call ended, which was first to need the
-// connection.
+// connection. ctx has a deadline.
 func (c *Client) failedForAnother(ctx context.Context, err error) bool {
-	return err != nil && ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
+	if err == nil || ctx.Err() != nil {
+		return false
+	}
+	deadline, _ := ctx.Deadline()
+	return time.Now().Before(deadline) && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 }
 
 func (c *Client) checkPrimary(err error) {
