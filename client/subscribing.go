@@ -34,9 +34,12 @@ func (s *Subscription) end() {
 	s.queues.End(false)
 }
 
-// leave does not tell the server.
+// leave does not tell the server. A map keeps its entries, which deltas build on if it goes on from its position.
 func (s *Subscription) leave(r Reason) {
-	s.sent, s.base, s.bases = false, nil, nil
+	s.sent, s.base = false, nil
+	if s.entries == nil {
+		s.bases = nil
+	}
 	if s.state != Unsubscribed {
 		s.enter(Unsubscribed, r)
 	}
