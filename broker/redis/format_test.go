@@ -203,3 +203,32 @@ func TestEvictedMeta(t *testing.T) {
 		}
 	}
 }
+
+// TestEvictedMapMeta: entries of a map whose meta is gone belong to no life, also if a read made new meta.
+func TestEvictedMapMeta(t *testing.T) {
+	t.Parallel()
+	server := redistest.Standalone(t, redistest.Options{})
+	b := runBroker(t, redis.Config{Shards: []redis.Shard{standalone(server)}}, newNote())
+	maps, opts := b.Describe().Maps, channel.MapOptions{StreamSize: 10, StreamTTL: time.Minute}
+	set := func(key string) {
+		if _, err := maps.Change(t.Context(), "m", &channel.Publication{Key: key}, opts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, changed := range []bool{false, true} {
+		set("old")
+		server.Do("DEL", "gyro.stream.meta.m")
+		if h, err := b.History(t.Context(), "m", broker.HistoryFilter{}); err != nil || h.Top.Offset != 0 {
+			t.Fatalf("%+v, %v", h, err)
+		}
+		want := 0
+		if changed {
+			set("new")
+			want = 1
+		}
+		if st, err := maps.State(t.Context(), "m", channel.StateFilter{Limit: -1}); err != nil || len(st.Entries) != want || st.Top.Offset != uint64(want) {
+			t.Errorf("changed %v: %+v, %v", changed, st, err)
+		}
+		server.Do("FLUSHALL")
+	}
+}

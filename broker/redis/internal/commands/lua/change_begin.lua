@@ -22,10 +22,12 @@ end
 
 local top = ':0:'
 if streamed then
-  local position = redis.call('HMGET', KEYS[2], 'e', 's')
+  local position = redis.call('HMGET', KEYS[2], 'e', 's', 'm')
+  if not position[3] then
+    redis.call('DEL', entries, order, dues) -- of an earlier life, whose meta was evicted
+  end
   if not position[1] then
     position = {string.sub(ARGV[6], 1, 8), '0'}
-    redis.call('DEL', entries, order, dues) -- of an earlier life, whose meta was evicted
     redis.call('HSET', KEYS[2], 'e', position[1])
     redis.call('PEXPIRE', KEYS[2], ARGV[5])
   end
