@@ -40,9 +40,7 @@ func (r *run) start(m *machine) {
 		PresenceUpdateInterval: 3 * time.Second, ExpiredCloseDelay: 2 * time.Second, ExpiredSubCloseDelay: 2 * time.Second, PositionCheckDelay: r.checkDelay(),
 		QueueMaxSize: r.queue(), CommandLimit: r.plan.Network.Commands, RecoveryLimit: r.plan.Recover, FlightRecorder: -1, Loops: 1 + m.lives%3,
 	}
-	if l, is := m.link.(*link); is {
-		r.compose(l, &cfg)
-	}
+	r.compose(m.link.engine(), &cfg)
 	node, err := gyro.New(cfg)
 	if err != nil {
 		panic(err)
@@ -52,7 +50,7 @@ func (r *run) start(m *machine) {
 	go func() {
 		err := node.Run()
 		r.tell("start "+life, func() {
-			if err != nil {
+			if err != nil && m.node == node && m.starting { // a node that crashed cannot start
 				panic(err)
 			}
 			if r.log.add(life, "runs"); m.node == node && m.starting {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -388,15 +389,19 @@ func (l *link) PublishLeave(ctx context.Context, ch string, info *channel.Client
 
 // History implements broker.Broker.
 func (l *link) History(ctx context.Context, ch string, f broker.HistoryFilter) (h broker.History, err error) {
-	key := fmt.Sprintf("history %s limit %d", ch, f.Limit)
-	if f.Since != nil {
-		key += fmt.Sprintf(" since %d", f.Since.Offset)
-	}
-	err = l.call(ctx, key, func() error {
+	err = l.call(ctx, historyKey(ch, f), func() error {
 		h = l.e.store.history(l.e.now(), ch, f)
 		return nil
 	})
 	return h, err
+}
+
+func historyKey(ch string, f broker.HistoryFilter) string {
+	key := fmt.Sprintf("history %s limit %d", ch, f.Limit)
+	if f.Since != nil {
+		key += fmt.Sprintf(" since %d", f.Since.Offset)
+	}
+	return key
 }
 
 // RemoveHistory implements broker.Broker.
@@ -418,7 +423,7 @@ func (l *link) RunControl(node string, handle func([]byte)) error {
 // PublishControl implements broker.Controller.
 func (l *link) PublishControl(ctx context.Context, node string, data []byte) error {
 	data = append([]byte(nil), data...)
-	return l.call(ctx, fmt.Sprintf("control to %q, %d bytes", node, len(data)), func() error {
+	return l.call(ctx, controlKey(node, data), func() error {
 		found := node == ""
 		for _, o := range l.e.links {
 			if o.control == nil || o.cut || node != "" && o.node != node {
@@ -432,6 +437,13 @@ func (l *link) PublishControl(ctx context.Context, node string, data []byte) err
 		}
 		return nil
 	})
+}
+
+// reason of a command of the server API.
+var reason = regexp.MustCompile(`order \d+`)
+
+func controlKey(node string, data []byte) string {
+	return fmt.Sprintf("control to %q, %d bytes %s", node, len(data), reason.Find(data))
 }
 
 // control sends a control message to a node, which may get it never, twice, and late.

@@ -224,7 +224,7 @@ func (k *keeper) Change(ctx context.Context, ch string, pub *channel.Publication
 		return res, err
 	}
 	l := (*link)(k)
-	err = l.call(ctx, fmt.Sprintf("change %s %s %v %s %s", ch, pub.Key, pub.Removed, o.KeyMode, pub.Data), func() error {
+	err = l.call(ctx, changeKey(ch, pub, o), func() error {
 		copied := *pub
 		if copied.Time == 0 {
 			copied.Time = time.Now().UnixMilli()
@@ -238,10 +238,18 @@ func (k *keeper) Change(ctx context.Context, ch string, pub *channel.Publication
 	return res, err
 }
 
+func changeKey(ch string, pub *channel.Publication, o channel.MapOptions) string {
+	return fmt.Sprintf("change %s %s %v %s %s", ch, pub.Key, pub.Removed, o.KeyMode, pub.Data)
+}
+
+func stateKey(ch string, f channel.StateFilter) string {
+	return fmt.Sprintf("state %s %q %q %d", ch, f.Key, f.Cursor, f.Limit)
+}
+
 // State implements broker.Maps.
 func (k *keeper) State(ctx context.Context, ch string, f channel.StateFilter) (st channel.State, err error) {
 	l := (*link)(k)
-	err = l.call(ctx, fmt.Sprintf("state %s %q %q %d", ch, f.Key, f.Cursor, f.Limit), func() error {
+	err = l.call(ctx, stateKey(ch, f), func() error {
 		st = l.e.store.state(l.e.now(), ch, f)
 		return nil
 	})

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -247,6 +248,7 @@ func (c *conn) arrive(data []byte) {
 		return
 	}
 	c.tail = append(c.tail, data...)
+	seen := 0 // a node may write what it has at one moment as several messages: with a byte for each border
 	for len(c.tail) >= 4 {
 		size := 4 + int(binary.BigEndian.Uint32(c.tail))
 		if len(c.tail) < size {
@@ -254,13 +256,16 @@ func (c *conn) arrive(data []byte) {
 		}
 		message := append([]byte(nil), c.tail[4:size]...)
 		c.tail = c.tail[size:]
-		c.net.log.add(c.name, "<- %d bytes", len(message))
+		seen += len(message) - bytes.Count(message, []byte("\n"))
 		c.wire.came(message)
 		if c.slow {
 			c.stuck = append(c.stuck, message)
 			continue
 		}
 		c.client.push(message, nil)
+	}
+	if seen > 0 {
+		c.net.log.add(c.name, "<- %d bytes", seen)
 	}
 	if c.owed += len(data); !c.slow {
 		c.free()

@@ -88,10 +88,10 @@ func (p *plan) on(engine string) *plan {
 		if p.GoesBack = r.IntN(3) == 0 || engine == onStaleRedis; p.GoesBack {
 			p.Steps = slices.DeleteFunc(p.Steps, func(s step) bool { return slices.Contains([]string{"crash", "stop", "drain"}, s.Kind) })
 			p.Strikes = slices.DeleteFunc(p.Strikes, func(s strike) bool { return s.Fault == "crash" || s.Fault == "stop" })
-		}
-		p.Names = nil // its server in the simulation has streams alone
-		for i := range 1 + r.IntN(5) {
-			p.Names = append(p.Names, fmt.Sprint("ch", i))
+			p.Names = nil // the book follows these streams through losses
+			for i := range 1 + r.IntN(5) {
+				p.Names = append(p.Names, fmt.Sprint("ch", i))
+			}
 		}
 		p.draw(r, len(p.Steps)/8, redisKinds)
 	}

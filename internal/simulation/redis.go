@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro"
+	"github.com/gyrohq/gyro/broker"
 	"github.com/gyrohq/gyro/broker/redis"
 	"github.com/gyrohq/gyro/client"
 )
@@ -47,9 +48,12 @@ type redisServer struct {
 type redisLink struct {
 	s         *redisServer
 	name      string
-	redis     *redis.Engine
+	redis     *redisBroker
+	moment    func(string) // is told of each call and event
 	cut, dead bool
 	counts    map[string]int
+	first     chan error    // of the call that makes the connection for commands
+	waiting   []waitingCall // for it
 }
 
 func newRedisServer(s *scheduler, l *log, p *plan, b *book) *redisServer {
@@ -59,9 +63,9 @@ func newRedisServer(s *scheduler, l *log, p *plan, b *book) *redisServer {
 		data: newRedisData("replication-0"), scripts: map[string]*redisScript{},
 		skew: time.Duration(r.Int64N(int64(time.Minute))) - 30*time.Second,
 		config: redis.Config{
-			HistoryUseLists: r.IntN(4) == 0, PresenceUserMapping: r.IntN(2) == 0, PresenceHashFieldTTL: r.IntN(4) == 0,
+			HistoryUseLists: r.IntN(4) == 0 && !slices.ContainsFunc(p.Names, func(ch string) bool { return kindOf(ch).changes != nil }), PresenceUserMapping: r.IntN(2) == 0, PresenceHashFieldTTL: r.IntN(4) == 0,
 			PresenceTTL: 8 * time.Second, StartTimeout: time.Minute,
-			CanaryInterval: 500 * time.Millisecond, CanaryTimeout: 1500 * time.Millisecond,
+			CanaryInterval: 487 * time.Millisecond, CanaryTimeout: 1430 * time.Millisecond,
 			Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		},
 	}
@@ -72,21 +76,30 @@ func newRedisServer(s *scheduler, l *log, p *plan, b *book) *redisServer {
 
 // connect returns the engine's end of a new node.
 func (s *redisServer) connect(life string, moment func(string)) nodeLink {
-	l := &redisLink{s: s, name: life, counts: map[string]int{}}
+	l := &redisLink{s: s, name: life, moment: moment, counts: map[string]int{}}
 	c := s.config
 	c.Shards = []redis.Shard{{
-		Addresses: []string{redisAddress}, Mode: redis.Standalone, ConnectTimeout: 500 * time.Millisecond, IOTimeout: 2 * time.Second,
+		Addresses: []string{redisAddress}, Mode: redis.Standalone, ConnectTimeout: 500 * time.Millisecond, IOTimeout: 2003 * time.Millisecond,
 		FlushDelay: -1, Dial: l.dial,
 	}}
-	var err error
-	if l.redis, err = redis.New(c); err != nil {
+	e, err := redis.New(c)
+	if err != nil {
 		panic(err)
 	}
+	l.redis = &redisBroker{e.Broker(), l, e.Broker().Describe()}
 	s.links = append(s.links, l)
 	return l
 }
 
-func (l *redisLink) engine() gyro.Engine { return l.redis }
+func (l *redisLink) engine() gyro.Engine { return l }
+
+// Broker implements gyro.Engine.
+func (l *redisLink) Broker() broker.Broker { return l.redis }
+
+// connected tells whether the node has a connection for commands.
+func (l *redisLink) connected() bool {
+	return slices.ContainsFunc(l.s.conns, func(c *redisConn) bool { return c.l == l && c.greeted && c.open() })
+}
 
 func (l *redisLink) fate(key string) *rand.Rand {
 	l.counts[key]++
@@ -96,7 +109,7 @@ func (l *redisLink) fate(key string) *rand.Rand {
 func (l *redisLink) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	answer := make(chan *redisConn, 1)
 	l.s.tell(l.name+" dial", func() {
-		l.s.after(l.s.lag, l.name+" dial", func() {
+		l.s.after(l.s.lag+time.Microsecond, l.name+" dial", func() { // behind the begin of the call that needs it
 			if l.s.down || l.cut {
 				answer <- nil
 				return
@@ -144,6 +157,7 @@ func (l *redisLink) mend() {
 func (l *redisLink) kill() {
 	l.sever()
 	l.dead = true
+	go func() { _ = l.redis.Broker.Close(context.Background()) }() // a Run under way ends
 }
 
 // open takes a connection that has a name now.
@@ -272,21 +286,24 @@ func (s *redisServer) evict(n int) {
 func (s *redisServer) heal() {
 	s.fail, s.mute, s.stalled, s.full = 0, 0, 0, false
 	s.resume(0)
+	for _, l := range s.links { // also of nodes that end
+		l.mend()
+	}
 }
 
 // all executes commands of a connection, and returns the answers.
-func (s *redisServer) all(c *redisConn, commands [][]string) []byte {
+func (s *redisServer) all(c *redisConn, commands [][]string) [][]byte {
 	answers := make([][]byte, len(commands))
 	if strings.Contains(c.name, "PUB/SUB") {
 		for i, args := range commands {
 			answers[i] = s.one(c, args)
 		}
-		return slices.Concat(answers...)
+		return answers
 	}
 	for _, i := range executionOrder(commands) {
 		answers[i] = s.one(c, commands[i])
 	}
-	return slices.Concat(answers...)
+	return answers
 }
 
 func (s *redisServer) one(c *redisConn, args []string) []byte {
@@ -391,6 +408,9 @@ func (s *redisServer) publish(ch, message string) any {
 	for _, c := range s.conns {
 		if c.channels[ch] {
 			n++
+			if strings.HasPrefix(ch, "gyro.client.") {
+				c.l.moment("event for a node")
+			}
 			c.down(c.encode(nil, redisPush{"message", ch, message}))
 		}
 	}

@@ -28,13 +28,13 @@ type redisConn struct {
 
 	// Only the scheduler uses these.
 	name         string
-	ways         [2]*rand.Rand // the chance of the way up, and of the way down
 	upAt, downAt time.Duration
 	rest         []byte // an incomplete command
 	version      int    // of RESP
 	channels     map[string]bool
 	lost         bool // nothing passes any more, and neither end knows
 	gone         bool // at the server
+	greeted      bool // has taken commands
 }
 
 func newRedisConn(l *redisLink) *redisConn {
@@ -139,6 +139,13 @@ type address string
 func (a address) Network() string { return "tcp" }
 func (a address) String() string  { return string(a) }
 
+// open tells whether the node has the connection still.
+func (c *redisConn) open() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err == nil && !c.closed
+}
+
 // send takes what the node has written.
 func (c *redisConn) send() {
 	c.mu.Lock()
@@ -148,7 +155,6 @@ func (c *redisConn) send() {
 		c.l.counts[c.use]++
 		c.name = fmt.Sprintf("%s %s#%d", c.l.name, c.use, c.l.counts[c.use])
 		c.use = c.name[len(c.l.name)+1:]
-		c.ways = [2]*rand.Rand{stream(c.l.s.seed, "up "+c.name), stream(c.l.s.seed, "down "+c.name)}
 		c.l.s.open(c)
 	}
 	c.mu.Unlock()
@@ -156,10 +162,10 @@ func (c *redisConn) send() {
 		return // closed before the first byte
 	}
 	if len(data) > 0 {
-		c.upAt = max(c.l.s.now()+c.pace(0), c.upAt)
+		c.upAt = max(c.l.s.now()+c.pace("up"), c.upAt)
 		c.l.s.after(c.upAt-c.l.s.now(), c.name+" up", func() {
 			c.rest = append(c.rest, data...)
-			c.arrive()
+			c.l.s.after(1, c.name+" up", c.arrive) // when all has come that comes at this moment
 		})
 	}
 	if closed {
@@ -167,8 +173,13 @@ func (c *redisConn) send() {
 	}
 }
 
-func (c *redisConn) pace(way int) time.Duration {
-	return c.l.s.lag + time.Duration(c.ways[way].Int64N(int64(c.l.s.jitter)+1))
+// fate returns the source of chance of what passes at this moment.
+func (c *redisConn) fate(way string) *rand.Rand {
+	return stream(c.l.s.seed, fmt.Sprint(c.name, " ", way, " ", int64(c.l.s.now())))
+}
+
+func (c *redisConn) pace(way string) time.Duration {
+	return c.l.s.lag + time.Duration(c.fate(way).Int64N(int64(c.l.s.jitter)+1))
 }
 
 // arrive has the server execute the commands in the bytes that have come.
@@ -181,7 +192,7 @@ func (c *redisConn) arrive() {
 	if c.gone || c.lost || len(c.rest) == 0 {
 		return
 	}
-	chance := c.ways[0].IntN(4000)
+	chance := c.fate("chance").IntN(4000)
 	if chance < s.fail {
 		c.reset()
 		return
@@ -195,7 +206,9 @@ func (c *redisConn) arrive() {
 		s.log.add(c.name, "redis: lost without a word")
 		c.lost = true
 	default:
-		c.down(answers)
+		for _, a := range answers { // one after the other: each wakes a goroutine
+			c.down(a)
+		}
 	}
 }
 
@@ -242,11 +255,13 @@ func (c *redisConn) down(data []byte) {
 		return
 	}
 	s := c.l.s
-	c.downAt = max(s.now()+c.pace(1), c.downAt)
+	c.downAt = max(s.now()+c.pace("down"), c.downAt)
+	greeted := c.version == 3 && strings.HasPrefix(c.use, "commands")
 	s.after(c.downAt-s.now(), c.name+" down", func() {
 		if c.gone || c.lost {
 			return
 		}
+		c.greeted = greeted
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.in = append(c.in, data...)

@@ -22,15 +22,16 @@ import (
 const whole = "whole:"
 
 // compose puts a cache of maps, and channels that show whole maps, in front of a node's engine, if the plan has them.
-func (r *run) compose(l *link, cfg *gyro.Config) {
+func (r *run) compose(e gyro.Engine, cfg *gyro.Config) {
 	shown := slices.ContainsFunc(r.plan.Names, func(ch string) bool { return strings.HasPrefix(ch, whole) })
 	if !shown && !r.plan.Cached {
 		return
 	}
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
-	var b broker.Broker = l
+	b := e.Broker()
+	presence := b.Describe().Presence
 	if r.plan.Cached {
-		b = mapcache.New(l, mapcache.Config{
+		b = mapcache.New(b, mapcache.Config{
 			IsMap:        func(ch string) bool { o := kindOf(ch).changes; return o != nil && !o.Ephemeral() },
 			SyncInterval: 4 * time.Second, LoadTimeout: time.Second, StreamSize: 30, Logger: quiet,
 		})
@@ -43,7 +44,7 @@ func (r *run) compose(l *link, cfg *gyro.Config) {
 			return 0
 		}, b, wholes(b, quiet))
 	}
-	cfg.Engine, cfg.Broker, cfg.Presence = nil, b, (*presence)(l)
+	cfg.Engine, cfg.Broker, cfg.Presence = nil, b, presence
 }
 
 func wholes(of broker.Broker, log *slog.Logger) broker.Broker {

@@ -130,23 +130,26 @@ func TestRepeats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for s := range 3 {
-		var logs [2][]string
-		for n := range logs {
-			cmd := exec.Command(program, "-test.run", "^TestSeeds$", "-seed", fmt.Sprint(1+s))
-			cmd.Env = append(os.Environ(), fmt.Sprint("GOMAXPROCS=", 1+n))
-			out, err := cmd.Output()
-			if err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
-			logs[n] = slices.DeleteFunc(strings.Split(string(out), "\n"), func(line string) bool { return !strings.HasPrefix(line, " ") })
-		}
-		for i, line := range logs[0] {
-			if other := append(logs[1], "the end")[min(i, len(logs[1]))]; line != other {
-				t.Fatalf("seed %d, line %d:\n%s\nthen:\n%s", 1+s, i, line, other)
+	for engine, seeds := range map[string][]int{onReference: {1, 2, 3}, onRedis: {3, 4, 6}} {
+		for _, s := range seeds {
+			logs := [2][]string{logOf(t, program, engine, s, 1), logOf(t, program, engine, s, 2)}
+			for i, line := range logs[0] {
+				if other := append(logs[1], "the end")[min(i, len(logs[1]))]; line != other {
+					t.Fatalf("%s, seed %d, line %d:\n%s\nthen:\n%s", engine, s, i, line, other)
+				}
 			}
 		}
 	}
+}
+
+func logOf(t *testing.T, program, engine string, seed, processors int) []string {
+	cmd := exec.Command(program, "-test.run", "^TestSeeds$", "-engine", engine, "-seed", fmt.Sprint(seed))
+	cmd.Env = append(os.Environ(), fmt.Sprint("GOMAXPROCS=", processors))
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s, seed %d: %v\n%s", engine, seed, err, out)
+	}
+	return slices.DeleteFunc(strings.Split(string(out), "\n"), func(line string) bool { return !strings.HasPrefix(line, " ") })
 }
 
 // TestSearch runs new seeds in several processes. It shrinks the plans that fail, and keeps them.
