@@ -120,6 +120,9 @@ type Config struct {
 	// for another goroutine, or for a method of the node that takes a context. Instead it returns ErrWouldBlock, and the
 	// node calls it once more, with Inline unset. Default: false.
 	InlineHandlers bool
+	// Clock shows the time of day, by which the node judges expirations and stamps publications. It must be fast, and
+	// many goroutines call it. Durations need no Clock. Default: time.Now.
+	Clock func() time.Time
 	// FlightRecorder is the most memory of Inspector.Flight, in bytes. Default 8 MiB; negative: nothing is recorded.
 	FlightRecorder int
 	// Expressions compiles conditions of inspect.Filter. Default: filters with an Expression are errors.
@@ -182,7 +185,7 @@ func (c *Config) check() error {
 
 func (c *Config) session(uid string, recorder *flightrecorder.Recorder) *session.Config {
 	return &session.Config{
-		NodeID: uid, Clocks: clocks.New(uid), Beat: beat.Of(uid), Taps: tap.New(uid), Epochs: recorder.Epochs(),
+		NodeID: uid, Clocks: clocks.New(uid, c.Clock), Beat: beat.Of(uid), Taps: tap.New(uid), Epochs: recorder.Epochs(),
 		Version: c.Version, SendTime: c.SendTime, PingInterval: c.PingInterval, PongTimeout: c.PongTimeout,
 		StaleDelay: c.StaleCloseDelay, ExpiredDelay: c.ExpiredCloseDelay, ExpiredSubDelay: c.ExpiredSubCloseDelay,
 		PresenceInterval: c.PresenceUpdateInterval, PositionMaxTimeLag: c.PositionMaxTimeLag,

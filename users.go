@@ -59,7 +59,7 @@ func (u userOperations) Subscribe(ctx context.Context, t Target, ch string, o *S
 	if o != nil {
 		m.SetOptions(o)
 	}
-	if m.ExpireAt > 0 && m.ExpireAt <= time.Now().Unix() {
+	if m.ExpireAt > 0 && m.ExpireAt <= u.node.rules.Clocks.Wall()/int64(time.Second) {
 		return ErrorExpired
 	}
 	return u.operate(ctx, t, &control.Command{Subscribe: m})

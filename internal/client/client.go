@@ -156,6 +156,7 @@ func (e *env) client() *Client { return (*Client)(e) }
 
 func (e *env) ID() string                     { return e.id.String() }
 func (e *env) Now() int64                     { return e.loop.Now() }
+func (e *env) Wall() int64                    { return e.loop.Wall() }
 func (e *env) Phase(n int64) int64            { return e.loop.Phase(n) }
 func (e *env) Schedule(at int64)              { e.loop.Schedule(e, at) }
 func (e *env) Dirty()                         { e.loop.Dirty(&e.session) }
@@ -174,7 +175,7 @@ func (e *env) Gone()                          { e.lifetime.End() }
 func (e *env) Register(req *protocol.ConnectRequest) bool {
 	if e.loop.register(e.client()) {
 		e.agent, e.latency = e.loop.agents.add(req.Name, req.Version), noLatency
-		e.connectedAt = e.loop.Now() / int64(time.Millisecond)
+		e.connectedAt = e.loop.Wall() / int64(time.Millisecond)
 		return true
 	}
 	e.Refused(observe.LimitConnections, "")

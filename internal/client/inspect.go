@@ -25,7 +25,7 @@ func (e *env) Pong(at int64) {
 
 func (e *env) Note(k inspect.Kind, ch string, code uint32, count int, text string) {
 	if e.loop.ring != nil {
-		e.loop.ring.Add(e.loop.Now(), &flightrecorder.Record{
+		e.loop.ring.Add(e.loop.Wall(), &flightrecorder.Record{
 			Kind: k, Client: e.id, User: e.session.User(), Addr: e.remoteAddr, Channel: ch, Code: code, Count: count, Text: text,
 		})
 	}
@@ -39,7 +39,7 @@ func (r *Registry) recorder(ring *flightrecorder.Ring) refusal.Reporter {
 			observed(f)
 		}
 		id, _ := uuid.Parse(f.Client) // zero if there is none
-		ring.Add(time.Now().UnixNano(), &flightrecorder.Record{
+		ring.Add(r.Session.Clocks.Wall(), &flightrecorder.Record{
 			Kind: inspect.Refused, Client: id, User: f.User, Addr: f.Addr, Channel: f.Channel, Code: f.Code,
 			What: f.Kind, Text: f.Reason, Key: f.Key,
 		})

@@ -37,8 +37,18 @@ type Loop struct {
 	first       *Client
 	connections int
 	cursors     []*cursor
+	// wall is how far the node's clock was ahead of Now, in the turn when it was read.
+	wall struct{ read, ahead int64 }
 	// entered is the client whose transport is calling it, or nil.
 	entered *Client
+}
+
+// Wall returns what the node's clock shows in this turn, in Unix nanoseconds.
+func (l *Loop) Wall() int64 {
+	if now := l.Now(); l.wall.read != now {
+		l.wall.read, l.wall.ahead = now, l.clients.Session.Clocks.Wall()-l.Clock()
+	}
+	return l.Now() + l.wall.ahead
 }
 
 // Cluster implements clientmetrics.Clock.

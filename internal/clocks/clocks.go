@@ -1,4 +1,4 @@
-// Package clocks measures how far the clocks of a cluster's nodes differ. Each node sends in its signs of life its time,
+// Package clocks has the clock of a node, and measures how far the clocks of a cluster's nodes differ. Each node sends in its signs of life its time,
 // and how long the messages of other nodes took at best, by both clocks. The difference of the clocks makes one of two
 // nodes' figures larger and the other smaller, so half of the difference of the figures is the difference of the clocks,
 // as far as messages are equally fast both ways. The best figure of some minutes counts, as most of a message's time is
@@ -45,10 +45,12 @@ func ID(uid string) uint64 {
 // Clocks knows the clocks of the other nodes. nil is the Clocks of a node without others. Any goroutine may use it.
 type Clocks struct {
 	self  uint64
+	clock func() time.Time // nil: the system's
 	ahead atomic.Int64
 
 	mu    sync.Mutex
 	read  time.Time // when a sign of life was sent last
+	shown int64     // by the clock then
 	nodes map[uint64]*peer
 	turn  uint64 // the ID that was reported last
 }
@@ -63,8 +65,26 @@ type peer struct {
 
 func (p *peer) best() int64 { return min(p.now, p.old) }
 
-// New returns the clocks of the node with a UID.
-func New(uid string) *Clocks { return &Clocks{self: ID(uid), nodes: make(map[uint64]*peer)} }
+// New returns the clocks of the node with a UID. clock is the node's own; nil: the system's.
+func New(uid string, clock func() time.Time) *Clocks {
+	return &Clocks{self: ID(uid), clock: clock, nodes: make(map[uint64]*peer)}
+}
+
+// Wall is the time that this node's clock shows, in nanoseconds since the Unix epoch. It may jump.
+func (c *Clocks) Wall() int64 {
+	if c == nil {
+		return time.Now().UnixNano()
+	}
+	return c.at(time.Now())
+}
+
+// at is what the clock shows now.
+func (c *Clocks) at(now time.Time) int64 {
+	if c.clock == nil {
+		return now.UnixNano()
+	}
+	return c.clock().UnixNano()
+}
 
 // Ahead is how far the clock of this node is ahead of the median of all nodes; negative if it is behind.
 func (c *Clocks) Ahead() time.Duration {
@@ -83,27 +103,27 @@ func (c *Clocks) Correction() time.Duration {
 }
 
 // Now is the time by the clocks of the cluster, in nanoseconds since the Unix epoch.
-func (c *Clocks) Now() int64 { return time.Now().UnixNano() + int64(c.Correction()) }
+func (c *Clocks) Now() int64 { return c.Wall() + int64(c.Correction()) }
 
 // Stamp returns the time for a publication that this node makes now, in Unix milliseconds; 0 if the engine may take this
-// node's own time.
+// system's time.
 func (c *Clocks) Stamp() int64 {
 	correction := c.Correction()
-	if correction == 0 {
+	if correction == 0 && (c == nil || c.clock == nil) {
 		return 0
 	}
-	return time.Now().Add(correction).UnixMilli()
+	return (c.Wall() + int64(correction)) / int64(time.Millisecond)
 }
 
 // Send returns the contents of a sign of life that is sent now: the time of the clock, and reports for other nodes.
 func (c *Clocks) Send(now time.Time) (clock int64, reports []Report) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	wall, monotonic := now.Round(0).Sub(c.read.Round(0)), now.Sub(c.read)
-	if moved := wall - monotonic; !c.read.IsZero() && (moved > jump || moved < -jump) {
+	shows := c.at(now)
+	if moved := time.Duration(shows-c.shown) - now.Sub(c.read); !c.read.IsZero() && (moved > jump || moved < -jump) {
 		clear(c.nodes)
 	}
-	c.read = now
+	c.read, c.shown = now, shows
 	ids := make([]uint64, 0, len(c.nodes))
 	for id, p := range c.nodes {
 		if now.Sub(p.seen) > forget {
@@ -120,7 +140,7 @@ func (c *Clocks) Send(now time.Time) (clock int64, reports []Report) {
 		c.turn = id
 	}
 	c.settle(now)
-	return now.UnixNano(), reports
+	return shows, reports
 }
 
 // Receive takes the sign of life of a node, which arrives now.
@@ -130,7 +150,7 @@ func (c *Clocks) Receive(uid string, clock int64, reports []Report, now time.Tim
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	took, id := now.UnixNano()-clock, ID(uid)
+	took, id := c.at(now)-clock, ID(uid)
 	p := c.nodes[id]
 	switch {
 	case p == nil && len(c.nodes) >= maxNodes:

@@ -43,7 +43,7 @@ func TestAgree(t *testing.T) {
 		var nodes []*member
 		for i, w := range wrong {
 			uid := fmt.Sprint("node-", i)
-			nodes = append(nodes, &member{New(uid), uid, w})
+			nodes = append(nodes, &member{New(uid, nil), uid, w})
 		}
 		exchange(r, nodes, time.Unix(1e9, 0), 5*time.Minute)
 		const tolerance = 500 * time.Microsecond
@@ -62,7 +62,7 @@ func TestAgree(t *testing.T) {
 // A clock that somebody sets is measured anew; a node that is gone does not count any more.
 func TestChange(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	nodes := []*member{{New("a"), "a", 0}, {New("b"), "b", 2 * time.Second}}
+	nodes := []*member{{New("a", nil), "a", 0}, {New("b", nil), "b", 2 * time.Second}}
 	start := time.Unix(1e9, 0)
 	exchange(r, nodes, start, 5*time.Minute)
 	if ahead := nodes[1].Ahead().Round(time.Millisecond); ahead != time.Second {
@@ -83,7 +83,7 @@ func TestChange(t *testing.T) {
 func TestReports(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	for nodes, want := range map[int]int{1: 1, 4: 4, 52: 4, 81: 5, 640: MaxReports, 1000: MaxReports} {
-		c, seen := New("self"), make(map[uint64]bool)
+		c, seen := New("self", nil), make(map[uint64]bool)
 		for i := range nodes {
 			c.Receive(fmt.Sprint(i), now.UnixNano(), nil, now)
 		}
@@ -100,7 +100,7 @@ func TestReports(t *testing.T) {
 			t.Errorf("%d of %d nodes were told", len(seen), nodes)
 		}
 	}
-	c := New("self")
+	c := New("self", nil)
 	for i := range maxNodes - 10 {
 		c.nodes[uint64(i)] = &peer{seen: now}
 	}
@@ -114,7 +114,7 @@ func TestReports(t *testing.T) {
 
 // Without others, and without clocks, nothing is corrected.
 func TestNone(t *testing.T) {
-	for _, c := range []*Clocks{nil, New("x")} {
+	for _, c := range []*Clocks{nil, New("x", nil)} {
 		if c.Ahead() != 0 || c.Correction() != 0 || c.Stamp() != 0 {
 			t.Errorf("%v", c.Ahead())
 		}
@@ -123,7 +123,7 @@ func TestNone(t *testing.T) {
 			t.Errorf("now is off by %d", off)
 		}
 	}
-	c := New("x")
+	c := New("x", nil)
 	c.ahead.Store(int64(-time.Hour))
 	if at := c.Stamp(); at < time.Now().Add(59*time.Minute).UnixMilli() {
 		t.Errorf("stamped with %d", at)

@@ -106,7 +106,7 @@ type Cluster struct {
 // New returns a cluster that knows no other node.
 func New(cfg Config) *Cluster {
 	c := &Cluster{
-		cfg: cfg, log: cfg.Logger,
+		cfg: cfg, log: cfg.Logger, clock: clock{clocks: cfg.Clocks},
 		greet:  make(chan string, maxGreetings),
 		asking: make(chan struct{}, maxAsking), answering: make(chan struct{}, maxAnswering),
 		slots: make(map[string]*nodeSlots), relaying: make(chan struct{}, maxRelaying), emulating: make(chan struct{}, maxEmulating),
@@ -154,11 +154,11 @@ func (c *Cluster) Start() {
 
 func (c *Cluster) run() {
 	defer c.pings.Done()
-	ping, clean := time.NewTimer(c.untilPing(time.Now())), time.NewTicker(cleanInterval)
+	ping, clean := time.NewTimer(c.untilPing(c.cfg.Clocks.Now())), time.NewTicker(cleanInterval)
 	defer ping.Stop()
 	defer clean.Stop()
 	beat := func() {
-		ping.Reset(c.untilPing(time.Now()))
+		ping.Reset(c.untilPing(c.cfg.Clocks.Now()))
 		c.ping()
 	}
 	for {
@@ -181,8 +181,8 @@ func (c *Cluster) run() {
 	}
 }
 
-func (c *Cluster) untilPing(now time.Time) time.Duration {
-	at := now.Add(c.cfg.Clocks.Correction()).UnixNano()
+// untilPing is the time until the next sign of life, at a time of the cluster in Unix nanoseconds.
+func (c *Cluster) untilPing(at int64) time.Duration {
 	return time.Duration(beat.Beat{}.Nearest(at, pingInterval, pingLength) - at)
 }
 

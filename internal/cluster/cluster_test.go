@@ -86,7 +86,7 @@ func dispatched() <-chan struct{} {
 // join starts a node, which leaves when the test ends.
 func join(t *testing.T, bus *bustest.Bus, uid string) *node {
 	t.Helper()
-	n := &node{uid: uid, engine: bus.Engine(), clocks: clocks.New(uid)}
+	n := &node{uid: uid, engine: bus.Engine(), clocks: clocks.New(uid, nil)}
 	n.Cluster = New(Config{
 		UID: uid, Controller: n.engine, Handler: n, Clocks: n.clocks, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
@@ -152,17 +152,17 @@ func TestClocks(t *testing.T) {
 
 // Signs of life fall on few moments, whenever a node has started, and stay about as far apart as they should.
 func TestBeat(t *testing.T) {
-	c := New(Config{UID: "a", Clocks: clocks.New("a"), Logger: slog.New(slog.DiscardHandler)})
+	c := New(Config{UID: "a", Clocks: clocks.New("a", nil), Logger: slog.New(slog.DiscardHandler)})
 	defer c.Close()
 	moments := make(map[time.Duration]bool)
 	for i := range 1000 {
 		now := time.Unix(1e9, int64(i)*int64(7919*time.Microsecond))
-		d := c.untilPing(now)
+		d := c.untilPing(now.UnixNano())
 		if d < pingInterval-pingLength/2 || d > pingInterval+pingLength/2 {
 			t.Errorf("the next sign of life comes in %v", d)
 		}
-		if next := now.Add(d); c.untilPing(next) != pingInterval {
-			t.Errorf("the one after it comes in %v", c.untilPing(next))
+		if next := now.Add(d); c.untilPing(next.UnixNano()) != pingInterval {
+			t.Errorf("the one after it comes in %v", c.untilPing(next.UnixNano()))
 		} else {
 			moments[next.Sub(next.Truncate(pingInterval))] = true
 		}

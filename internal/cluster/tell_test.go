@@ -445,7 +445,7 @@ func TestTellANodeThatIsNotKnown(t *testing.T) {
 // What is kept for unknown nodes has a bound, and the log says once when it is reached.
 func TestKeepForStrangersIsBounded(t *testing.T) {
 	var log strings.Builder
-	c := New(Config{UID: "a", Clocks: clocks.New("a"), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	c := New(Config{UID: "a", Clocks: clocks.New("a", nil), Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	for range maxUndelivered + 5 {
 		c.keepForStrangers(&pendingCommand{at: time.Now(), size: 10})
 	}
@@ -568,16 +568,17 @@ func TestDoneBeforeIsBounded(t *testing.T) {
 func TestClock(t *testing.T) {
 	var c clock
 	now := time.Now()
-	c.at(now)
-	if d := c.at(now.Add(time.Second)); d != time.Second {
+	wall := now.UnixNano()
+	c.at(now, wall)
+	if d := c.at(now.Add(time.Second), wall+int64(time.Second)); d != time.Second {
 		t.Error(d)
 	}
 	// The machine was suspended: the wall clock alone went on.
-	if d := c.at(now.Add(time.Hour).Round(0)); d != time.Hour {
+	if d := c.at(now.Add(2*time.Second), wall+int64(time.Hour)); d != time.Hour {
 		t.Error(d)
 	}
 	// The wall clock is set back.
-	if d := c.at(now.Round(0)); d != time.Hour {
+	if d := c.at(now.Add(2*time.Second), wall); d != time.Hour {
 		t.Error(d)
 	}
 }

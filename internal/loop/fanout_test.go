@@ -36,6 +36,7 @@ type listener struct {
 }
 
 func (c *listener) ID() string                                     { return c.id }
+func (c *listener) Wall() int64                                    { return c.loop.Now() }
 func (c *listener) Now() int64                                     { return c.loop.Now() }
 func (c *listener) Phase(n int64) int64                            { return n / 2 }
 func (c *listener) Refused(observe.Limit, string)                  {}

@@ -188,7 +188,7 @@ func (p *player) expiry(a args) int64 {
 		delete(a, "expire")
 		return 0
 	}
-	return p.now/1e9 + a.num("expire", 0)
+	return p.env.Wall()/1e9 + a.num("expire", 0)
 }
 
 func position(s string) channel.StreamPosition {

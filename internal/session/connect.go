@@ -154,7 +154,7 @@ func (s *Session) acceptConnect(id uint32, r *protocol.ConnectResult) {
 		r.Node = s.cfg.NodeID
 	}
 	if s.cfg.SendTime {
-		r.Time = s.env.Now() / int64(time.Millisecond)
+		r.Time = s.env.Wall() / int64(time.Millisecond)
 	}
 	s.finish(id, nil, protocol.Reply{Connect: r})
 	if s.state == stateClosed {
@@ -173,8 +173,19 @@ func (s *Session) acceptConnect(id uint32, r *protocol.ConnectResult) {
 
 func (s *Session) ttl(expireAt int64) int64          { return beat.TTL(s.env.Now(), expireAt) }
 func (s *Session) past(expireAt int64) bool          { return expireAt != 0 && s.ttl(expireAt) <= 0 }
-func (s *Session) capExpiry(expireAt int64) int64    { return beat.CapExpiry(s.env.Now(), expireAt) }
 func (s *Session) remaining(at int64) (bool, uint32) { return beat.Remaining(s.env.Now(), at) }
+
+// expiry turns the time when something expires by the node's clock, in Unix seconds, into one by env.Now: a later jump
+// of the node's clock does not change how long it lives.
+func (s *Session) expiry(at int64) int64 {
+	if at <= 0 {
+		return 0
+	}
+	ahead := time.Duration(s.env.Wall() - s.env.Now()).Round(time.Second)
+	return max(at-int64(ahead/time.Second), 1)
+}
+
+func (s *Session) capExpiry(at int64) int64 { return beat.CapExpiry(s.env.Now(), s.expiry(at)) }
 
 func (s *Session) clientInfo(chanInfo []byte) *channel.ClientInfo {
 	return &channel.ClientInfo{User: s.user, Client: s.env.ID(), ConnInfo: s.Info(), ChanInfo: chanInfo}

@@ -10,7 +10,7 @@ import (
 // credentials are what a refresh of a connection replaces. They are never modified.
 type credentials struct {
 	Info []byte
-	// ExpireAt in Unix seconds; 0 for never.
+	// ExpireAt in seconds of Env.Now; 0 for never.
 	ExpireAt int64
 	// Token may be nil.
 	Token *channel.Token

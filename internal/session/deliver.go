@@ -107,7 +107,7 @@ func (b *Subscription) bufferMessage(m *hub.Message) {
 // deliverPositioned delivers the successor of the position, and ends the subscription at a gap.
 func (b *Subscription) deliverPositioned(m *hub.Delivery) {
 	p := m.Pub
-	if lag := b.s.cfg.PositionMaxTimeLag; lag > 0 && b.s.env.Now()+int64(b.s.cfg.Clocks.Correction())-p.Time*int64(time.Millisecond) > int64(lag+m.WindowDelay) {
+	if lag := b.s.cfg.PositionMaxTimeLag; lag > 0 && b.s.env.Wall()+int64(b.s.cfg.Clocks.Correction())-p.Time*int64(time.Millisecond) > int64(lag+m.WindowDelay) {
 		b.insufficientState("", "")
 		return
 	}

@@ -51,6 +51,7 @@ var directives = map[string]func(p *player, a []string, input []string) error{
 	"connect":     (*player).connect,
 	"done":        (*player).done,
 	"advance":     (*player).advance,
+	"clock":       (*player).clock,
 	"publish":     (*player).publish,
 	"join":        (*player).joinLeave,
 	"leave":       (*player).joinLeave,
@@ -372,6 +373,13 @@ func (p *player) done(list, input []string) error {
 	return a.leftover()
 }
 
+// clock 1h: the node's clock jumps ahead, or back with a negative duration.
+func (p *player) clock(list, _ []string) error {
+	d, err := time.ParseDuration(list[0])
+	p.env.ahead += int64(d)
+	return err
+}
+
 // advance 25s: time passes, and the session's deadlines with it.
 func (p *player) advance(list, _ []string) error {
 	d, err := time.ParseDuration(list[0])
@@ -397,7 +405,7 @@ func (p *player) publish(list, _ []string) error {
 	m.Pub = &channel.Publication{
 		Offset: uint64(a.num("offset", 0)), Data: a.bytes("data"), Removed: a.has("removed"),
 		Version: uint64(a.num("version", 0)), Key: a.str("key"),
-		Time: (p.now - int64(a.dur("age", 0))) / int64(time.Millisecond),
+		Time: (p.env.Wall() - int64(a.dur("age", 0))) / int64(time.Millisecond),
 	}
 	if tags := a.str("tags"); tags != "" {
 		if err := json.Unmarshal([]byte(tags), &m.Pub.Tags); err != nil {

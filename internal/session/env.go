@@ -23,8 +23,10 @@ type Env interface {
 
 // Clock of a session.
 type Clock interface {
-	// Now is the time of the turn in Unix nanoseconds.
+	// Now is the time of the turn in Unix nanoseconds, which measures durations: it does not jump.
 	Now() int64
+	// Wall is what the node's clock shows in this turn, in Unix nanoseconds.
+	Wall() int64
 	// Phase returns a number in [0, n): the same for the same n for up to 64 sessions that start one after the other.
 	Phase(n int64) int64
 	// Schedule sets the only deadline, after which the owner calls Tick; 0 for none.

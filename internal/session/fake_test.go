@@ -174,6 +174,7 @@ type fakeEnv struct {
 	id       string
 	s        session.Session
 	now      *int64
+	ahead    int64 // how far the node's clock is ahead
 	hub      *hub.Hub
 	pool     *sendqueue.Pool
 	scratch  session.Scratch
@@ -204,6 +205,7 @@ func (e *fakeEnv) say(event string) {
 
 func (e *fakeEnv) ID() string                { return e.id }
 func (e *fakeEnv) Now() int64                { return *e.now }
+func (e *fakeEnv) Wall() int64               { return *e.now + e.ahead }
 func (e *fakeEnv) Schedule(at int64)         { e.at = at }
 func (e *fakeEnv) Dirty()                    { e.dirty = true }
 func (e *fakeEnv) Pool() *sendqueue.Pool     { return e.pool }

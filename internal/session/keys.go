@@ -43,6 +43,9 @@ func (s *Session) afterTrack(e *effect.Track) {
 	err := e.Err
 	if err == nil {
 		if err = errNotSubscribed; b.state == subLive {
+			for i, at := range e.ExpireAt {
+				e.ExpireAt[i] = s.expiry(at)
+			}
 			budget := recovery.Budget(s.cfg.QueueMaxSize, 1)
 			err = b.terms.Keys.Take(e.Request, e.ExpireAt, s.env.Now(), budget, s.via.Framer.Encoding(), r)
 			s.leftOut(b.channel, r.LeftOut())

@@ -394,7 +394,7 @@ func (s *Session) ServerSubscribe(ch string, o *channel.SubscribeOptions) error 
 	if !s.fits(ch) {
 		return protocol.ErrorBadRequest
 	}
-	if s.past(channel.ToUnix(o.ExpireAt)) {
+	if s.past(s.expiry(channel.ToUnix(o.ExpireAt))) {
 		return protocol.ErrorExpired
 	}
 	var since *channel.StreamPosition

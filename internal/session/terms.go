@@ -20,7 +20,7 @@ type terms struct {
 	mixed                      bool // the client's filter was replaced by another one
 
 	ChanInfo []byte
-	ExpireAt int64 // Unix seconds, 0 for never
+	ExpireAt int64 // seconds of Env.Now, 0 for never
 	Feed     channel.Feed
 	// Keys is nil unless the channel is a shared poll.
 	Keys         *sharedpoll.Keys

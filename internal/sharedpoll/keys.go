@@ -34,7 +34,7 @@ type Keys struct {
 	opts    *channel.SharedPoll
 	channel *Channel
 	keys    map[string]*tracker
-	// expires is when the first key expires, in Unix seconds; 0: none does.
+	// expires is when the first key expires, in seconds of the loop's clock; 0: none does.
 	expires    int64
 	generation uint32
 	form       hub.Form
@@ -45,7 +45,7 @@ type tracker struct {
 	keys       *Keys
 	membership hub.Membership
 	version    uint64
-	expires    uint32 // Unix seconds; 0: never
+	expires    uint32 // seconds of the loop's clock; 0: never
 	full       bool   // the client has got a value on this connection
 }
 
@@ -151,7 +151,7 @@ type Result struct {
 	results hub.Results
 }
 
-// Take does a command that the application has allowed. now is in ns. expireAt has for each batch the Unix seconds when
+// Take does a command that the application has allowed. now is in ns. expireAt has for each batch the seconds of that clock when
 // its keys expire; 0: never. budget is how many bytes of values fit into the reply.
 func (k *Keys) Take(req *protocol.SubRefreshRequest, expireAt []int64, now int64, budget int, e protocol.Encoding, r *Result) error {
 	n := 0
