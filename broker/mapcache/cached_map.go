@@ -23,7 +23,7 @@ type cachedMap struct {
 	element *list.Element // in cache.recent
 	read    time.Time     // when it was read last
 
-	// bypassedUntil is when a channel that is not cached is tried again, in Unix nanoseconds; 0 if it is cached.
+	// bypassedUntil is when a channel that is not cached is tried again, by enginekit.Since; 0 if it is cached.
 	bypassedUntil atomic.Int64
 
 	mu    sync.RWMutex

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gyrohq/gyro/broker"
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/channel"
 )
 
@@ -23,7 +24,7 @@ func (c *cache) use(ch string, load bool) *cachedMap {
 	c.mu.Lock()
 	h, ok := c.table[ch]
 	if ok {
-		if until := h.bypassedUntil.Load(); until == 0 || until > now.UnixNano() {
+		if until := h.bypassedUntil.Load(); until == 0 || until > enginekit.Since(now) {
 			c.recent.MoveToFront(h.element)
 			h.read = now
 			c.mu.Unlock()
@@ -222,7 +223,7 @@ func (c *cache) bypass(h *cachedMap, how bypass) {
 	}
 	c.counters.dropped(how.reason)
 	c.empty(h, bypassed)
-	h.bypassedUntil.Store(time.Now().Add(how.lasts).UnixNano())
+	h.bypassedUntil.Store(enginekit.Since(time.Now().Add(how.lasts)))
 }
 
 // empty frees the cached state. The caller holds its lock.

@@ -38,7 +38,7 @@ type Server struct {
 	pool *pgxpool.Pool
 	cfg  Config
 
-	until  atomic.Int64 // not asked before, ns of the Unix epoch
+	until  atomic.Int64 // not asked before, by enginekit.Since
 	mu     sync.Mutex
 	failed int // questions in a row without an answer; 0: it answers
 	behind int // answers in a row that were too old
@@ -78,7 +78,7 @@ func (s *Set) Of(ch string) *Server {
 	// The shard of the channel comes from the lower bits of the hash.
 	high, _ := bits.Mul32(schema.HashText(ch), uint32(len(s.list)))
 	r := s.list[high]
-	if time.Now().UnixNano() < r.until.Load() {
+	if enginekit.Since(time.Now()) < r.until.Load() {
 		return nil
 	}
 	return r
@@ -147,7 +147,7 @@ func (s *Server) late() {
 func (s *Server) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if time.Now().UnixNano() < s.until.Load() {
+	if enginekit.Since(time.Now()) < s.until.Load() {
 		return
 	}
 	if s.failed == 0 {
@@ -157,4 +157,4 @@ func (s *Server) fail(err error) {
 	s.failed++
 }
 
-func (s *Server) rest(d time.Duration) { s.until.Store(time.Now().Add(d).UnixNano()) }
+func (s *Server) rest(d time.Duration) { s.until.Store(enginekit.Since(time.Now().Add(d))) }

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gyrohq/gyro/broker/enginekit"
 	"github.com/gyrohq/gyro/broker/redis/internal/commands"
 	"github.com/gyrohq/gyro/broker/redis/internal/format"
 	"github.com/gyrohq/gyro/channel"
@@ -21,7 +22,7 @@ type Stream struct {
 	top uint64
 	// earlier are epochs that the stream had before.
 	earlier Epochs
-	// renewal is when a read has to renew the life of the position, in Unix nanoseconds, while the revision is the same.
+	// renewal is when a read has to renew the life of the position, by enginekit.Since, while the revision is the same.
 	renewal  int64
 	revision uint64
 	// provisional is the epoch to deliver in after an offset came twice, until the stream is verified.
@@ -137,7 +138,7 @@ func (s *Stream) Renewed(ttl time.Duration, revision uint64) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.renewal, s.revision = time.Now().Add(min(ttl/8, time.Hour)).UnixNano(), revision
+	s.renewal, s.revision = enginekit.Since(time.Now().Add(min(ttl/8, time.Hour))), revision
 }
 
 // Lives tells whether the life of the position need not be renewed yet.
@@ -147,5 +148,5 @@ func (s *Stream) Lives(now time.Time, revision uint64) bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.revision == revision && now.UnixNano() < s.renewal
+	return s.revision == revision && enginekit.Since(now) < s.renewal
 }
