@@ -133,7 +133,7 @@ func (s *Subscription) mapLive(r *protocol.SubscribeResult, position StreamPosit
 		}
 		e.current, s.at = known, position
 	}
-	s.live, s.recoverable = true, r.Recoverable
+	s.live, s.positioned, s.recoverable = true, r.Positioned || r.Recoverable, r.Recoverable
 	s.queues.Push(SubscribedEvent{
 		Channel: s.channel, Positioned: r.Positioned, Recoverable: r.Recoverable, WasRecovering: r.WasRecovering, Recovered: r.Recovered,
 		Position: position, Data: r.Data,

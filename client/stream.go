@@ -18,6 +18,7 @@ type stream struct {
 	channel     string
 	queues      *eventqueue.Set[Event] // of the events in the channel
 	live        bool                   // subscribed
+	positioned  bool                   // by the reply of the server
 	recoverable bool
 	at          StreamPosition
 	delta       bool
@@ -50,6 +51,9 @@ func (s *stream) request() *protocol.SubscribeRequest {
 func (s *stream) subscribed(r *protocol.SubscribeResult) error {
 	before, now := s.at, s.positionOf(r)
 	s.live, s.delta, s.at = true, r.Delta, now
+	if s.positioned = r.Positioned || r.Recoverable; !s.positioned { // publications may be lost from now on
+		s.at = StreamPosition{Epoch: invalid}
+	}
 	s.recoverable = s.recoverable || r.Recoverable
 	if !r.Recovered {
 		s.base, s.bases = nil, nil
@@ -81,7 +85,7 @@ func (s *stream) positionOf(r *protocol.SubscribeResult) StreamPosition {
 
 // publication: after an error it was not handed over.
 func (s *stream) publication(p *protocol.Publication) error {
-	counts := p.Offset > 0 && p.Channel == ""
+	counts := s.positioned && p.Offset > 0 && p.Channel == ""
 	if counts && p.Offset <= s.at.Offset && (p.Epoch == "" || p.Epoch == s.at.Epoch) {
 		return nil // the server repeats itself
 	}
@@ -111,10 +115,12 @@ func (s *stream) handed(p *protocol.Publication, data []byte) Publication {
 
 var errNoString = errors.New("the payload is no string, although the channel has deltas")
 
-// payload returns the payload, which may come as a delta.
+// payload returns the payload, which may come as a delta. A map whose last subscription had no deltas has the bases in
+// its entries.
 func (s *stream) payload(p *protocol.Publication) ([]byte, error) {
 	switch {
 	case !s.delta:
+		delete(s.bases, p.Key)
 		return p.Data, nil
 	case p.Removed: // it has no data but a filler
 		delete(s.bases, p.Key)
@@ -131,6 +137,9 @@ func (s *stream) payload(p *protocol.Publication) ([]byte, error) {
 	base := s.base
 	if p.Key != "" {
 		base = s.bases[p.Key]
+	}
+	if base == nil && s.entries != nil {
+		base = s.entries.current[p.Key].Data
 	}
 	if p.Delta {
 		target, err := fossil.Apply(base, data)

@@ -24,10 +24,14 @@ export interface Gap {
   to: Position | undefined;
 }
 
+/** No server has a position like this. */
+const nowhere: Position = { offset: 0, epoch: "_" };
+
 /** Follows the position. */
 export class Stream {
   position: Position | undefined;
   recover = false;
+  #counts = true; // the reply has a position
 
   constructor(since?: Position) {
     this.position = since && { ...since };
@@ -43,30 +47,29 @@ export class Stream {
   /** Takes the position of a reply; tells of a gap if there is one. */
   begin(result: SubscribeResult): Gap | undefined {
     const from = this.position;
-    if (result.recoverable) {
-      this.recover = true;
-      this.position = positionOf(result, from);
-    }
-    return result.was_recovering && !result.recovered ? { from, to: this.position && { ...this.position } } : undefined;
+    this.recover ||= !!result.recoverable;
+    this.#counts = !!(result.recoverable || result.positioned);
+    if (this.recover) this.position = this.#counts ? positionOf(result, from) : { ...nowhere };
+    return result.was_recovering && !result.recovered ? { from, to: this.#counts && this.position ? { ...this.position } : undefined } : undefined;
   }
 
   /** Whether a publication is one that was there before. */
   has(pub: PublicationMessage): boolean {
     const { position } = this;
-    return !!pub.offset && !!position && !pub.channel && pub.offset <= position.offset && (!pub.epoch || pub.epoch === position.epoch);
+    return this.#counts && !!pub.offset && !!position && !pub.channel && pub.offset <= position.offset && (!pub.epoch || pub.epoch === position.epoch);
   }
 
   /** Moves on to a publication. */
   pass(pub: PublicationMessage): void {
     const { position } = this;
-    if (!pub.offset || !position || pub.channel) return;
+    if (!this.#counts || !pub.offset || !position || pub.channel) return;
     if (pub.epoch) position.epoch = pub.epoch;
     position.offset = pub.offset;
   }
 
   /** Drops the position, so that the next subscribe tells of a gap. */
   invalidate(): void {
-    if (this.recover) this.position = { offset: 0, epoch: "_" };
+    if (this.recover) this.position = { ...nowhere };
   }
 }
 
