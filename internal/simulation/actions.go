@@ -38,12 +38,13 @@ const (
 
 func passes(data string) bool { return strings.HasPrefix(data, `{"id":"`+passing) }
 
-// publishOptions of a backend's publication. Its number is the version.
-func publishOptions(ch, data string) *gyro.PublishOptions {
+// publishOptions of a backend's publication at a machine. Its number is the version.
+func (r *run) publishOptions(m *machine, ch, data string) *gyro.PublishOptions {
 	o := &gyro.PublishOptions{IdempotencyKey: data, Tags: tags(data), SkipHistory: passes(data), Delta: kindOf(ch).history.HistorySize > 0}
 	if _, err := fmt.Sscanf(data, `{"id":"`+versioned+`-%d`, &o.Version); err != nil {
 		o.Version = 0
 	}
+	m.editions[ch].keep(ch, o)
 	return o
 }
 

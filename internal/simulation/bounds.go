@@ -10,7 +10,11 @@ import (
 // moved: a client that subscribes again goes on at its position, or is told of a gap.
 func (b *book) moved(user string, e client.SubscribedEvent) {
 	k, s := kindOf(e.Channel), b.sub(user, e.Channel)
-	if !e.Recoverable || k.sequence != gapless || k.server || k.changes != nil {
+	if o := b.options(b.clients[user], e.Channel); e.Recoverable != o.Recoverable && o.Map == nil {
+		b.fail("%s: subscribed to %s, recoverable %v, and was granted %v", user, e.Channel, e.Recoverable, o.Recoverable)
+	}
+	s.recovered, s.recovers = s.recovers, e.Recoverable
+	if !e.Recoverable || !s.recovered || k.sequence != gapless || k.server || k.changes != nil {
 		return
 	}
 	if at := e.Position; !s.fresh && !e.WasRecovering && at != s.at {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"time"
 
 	"github.com/gyrohq/gyro"
@@ -17,6 +18,8 @@ type machine struct {
 	name               string
 	lives              int
 	node               *gyro.Node
+	clock              *clock
+	editions           map[string]edition // in force, by channel
 	link               nodeLink
 	down               bool // no node runs
 	cut                bool // no client reaches it
@@ -29,12 +32,13 @@ func (m *machine) idle() bool { return m.down && !m.starting && !m.stopping }
 // start starts a node on a machine, which is down until the node takes clients.
 func (r *run) start(m *machine) {
 	m.lives++
+	m.editions = maps.Clone(r.editions)
 	m.starting = true
 	r.moment("node starts", m, nil)
 	life := fmt.Sprintf("%s/%d", m.name, m.lives)
 	m.link = r.engine.connect(life, func(call string) { r.moment(call, m, nil) })
 	cfg := gyro.Config{
-		Handlers: r.handlers(), Interceptors: []gyro.Interceptor{r.application.watch(m)}, Engine: m.link.engine(), Name: m.name, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Handlers: r.handlers(m), Clock: m.clock.now, Interceptors: []gyro.Interceptor{r.application.watch(m)}, Engine: m.link.engine(), Name: m.name, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Channel:      historyOf,
 		PingInterval: 5 * time.Second, PongTimeout: 2 * time.Second, StaleCloseDelay: 3 * time.Second,
 		PresenceUpdateInterval: 3 * time.Second, ExpiredCloseDelay: 2 * time.Second, ExpiredSubCloseDelay: 2 * time.Second, PositionCheckDelay: r.checkDelay(),

@@ -151,6 +151,7 @@ func (r *run) command(m *machine, u *told, kind, ch string, other int) {
 	}
 	c := r.orders.begin(m.node, u.name, of, kind == "give")
 	target := gyro.Target{User: u.name}
+	r.expelled[u.name] = r.expelled[u.name] || kind == "expire"
 	r.operate(m, fmt.Sprintf("%s %s %s %s", kind, u.name, ch, c.reason), func(ctx context.Context, n *gyro.Node) error {
 		var err error
 		switch kind {

@@ -110,6 +110,7 @@ func (a *application) event(s *served, call gyro.Call) {
 		s.connected = true
 	case gyro.UnsubscribeEvent:
 		s.ended[e.Channel]++
+		a.r.lapsed(s.name, s.user, e.Channel, e.Unsubscribe.Code)
 		if !e.ServerSide && s.ended[e.Channel] > s.allowed[e.Channel] {
 			a.fail("%s: Unsubscribed of %s is called %d times, and Subscribe has allowed it %d times", s.name, e.Channel, s.ended[e.Channel], s.allowed[e.Channel])
 		}
@@ -177,19 +178,25 @@ func (a *application) told(id string) {
 	}
 }
 
-// handlers of the application: they take a while, and some fail.
-func (r *run) handlers() gyro.Handlers {
+// handlers of the application on a machine: they take a while, and some fail.
+func (r *run) handlers(m *machine) gyro.Handlers {
 	return gyro.Handlers{
-		Connecting: r.connecting,
+		Connecting: func(_ context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) { return r.connecting(m, e) },
 		Connected:  func(context.Context, *gyro.Client) {},
 		Subscribe: func(_ context.Context, c *gyro.Client, e gyro.SubscribeEvent) (reply gyro.SubscribeReply, err error) {
 			reply.Options = r.optionsOf(c.UserID(), e.Channel)
-			err = r.expiring(c.UserID(), e.Channel, e.Token, &reply)
+			m.editions[e.Channel].reduce(e.Channel, &reply.Options)
+			if err = r.expiring(m, c.UserID(), e.Channel, e.Token, &reply); err == nil {
+				r.granting(c.ID(), e.Channel, reply.Options)
+				r.lend(m, c, e.Channel, true, reply.Options.ExpireAt)
+			}
 			return reply, err
 		},
 		Unsubscribed: func(context.Context, *gyro.Client, gyro.UnsubscribeEvent) {},
 		Publish: func(_ context.Context, _ *gyro.Client, e gyro.PublishEvent) (gyro.PublishReply, error) {
-			return gyro.PublishReply{Options: gyro.PublishOptions{Tags: tags(string(e.Data))}}, nil
+			o := gyro.PublishOptions{Tags: tags(string(e.Data))}
+			m.editions[e.Channel].keep(e.Channel, &o)
+			return gyro.PublishReply{Options: o}, nil
 		},
 		MapChange: func(_ context.Context, _ *gyro.Client, e gyro.MapChangeEvent) (gyro.MapChangeReply, error) {
 			if kindOf(e.Channel).changes == nil {
@@ -209,10 +216,18 @@ func (r *run) handlers() gyro.Handlers {
 		RPC:     func(_ context.Context, _ *gyro.Client, e gyro.RPCEvent) ([]byte, error) { return e.Data, nil },
 		Message: func(context.Context, *gyro.Client, []byte) error { return nil },
 		Refresh: func(_ context.Context, c *gyro.Client, e gyro.RefreshEvent) (gyro.RefreshReply, error) {
-			return r.refresh(c.UserID(), e)
+			reply, err := r.refresh(m, c.UserID(), e)
+			if err == nil {
+				r.lend(m, c, "", false, reply.ExpireAt)
+			}
+			return reply, err
 		},
 		SubRefresh: func(_ context.Context, c *gyro.Client, e gyro.SubRefreshEvent) (gyro.SubRefreshReply, error) {
-			return r.subRefresh(c.UserID(), e)
+			reply, err := r.subRefresh(m, c.UserID(), e)
+			if err == nil {
+				r.lend(m, c, e.Channel, false, reply.ExpireAt)
+			}
+			return reply, err
 		},
 		Survey: func(_ context.Context, e gyro.SurveyEvent) (gyro.SurveyReply, error) {
 			return gyro.SurveyReply{Data: e.Data}, nil
@@ -222,11 +237,14 @@ func (r *run) handlers() gyro.Handlers {
 }
 
 // connecting gives some clients an end, and some a subscription.
-func (r *run) connecting(_ context.Context, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
-	user, end, err := read(e.Token)
+func (r *run) connecting(m *machine, e gyro.ConnectEvent) (gyro.ConnectReply, error) {
+	user, end, err := read(e.Token, m.clock)
 	renewal := r.renewal(user)
 	if renewal == byServer || e.Name == "model" && hash("expires "+user)%4 == 0 {
-		end = r.expiry(user)
+		end = r.expiry(user, m.clock.now())
+	}
+	if err == nil {
+		r.lendTo(m, e.Transport.RemoteAddr, e.ClientID, "", true, end)
 	}
 	return gyro.ConnectReply{
 		Credentials:       &gyro.Credentials{UserID: user, ExpireAt: end},

@@ -40,7 +40,7 @@ var faults = []struct {
 }{
 	{"reset", connections}, {"half open", connections}, {"slow", connections},
 	{"disconnect", clients}, {"unsubscribe", clients}, {"close", clients}, {"kick", clients}, {"take away", clients},
-	{"sever", nodes}, {"crash", nodes}, {"stop", nodes}, {"partition", nodes},
+	{"sever", nodes}, {"crash", nodes}, {"stop", nodes}, {"partition", nodes}, {"clock", nodes},
 	{"engine down", anything}, {"failover", anything},
 }
 
@@ -131,7 +131,7 @@ func (r *run) strike(fault string, m *machine, u program) bool {
 			return false
 		}
 		r.disturb(fault, conns[0])
-	case "sever", "crash", "stop", "partition":
+	case "sever", "crash", "stop", "partition", "clock":
 		if m == nil || m.idle() {
 			return false
 		}
@@ -178,6 +178,8 @@ func (r *run) harm(fault string, m *machine) {
 	case "partition":
 		m.cut = true
 		r.after(3*time.Second, m.name+" heal", func() { r.unite(m) })
+	case "clock":
+		r.jump(m, r.chance.IntN(1000))
 	}
 }
 

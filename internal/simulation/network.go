@@ -47,6 +47,7 @@ type network struct {
 	window      int
 	closed      map[string]uint32 // connection: the code with which its node has closed it
 	fail        func(format string, args ...any)
+	ends        func(conn, client string, code uint32) // a node closes a connection
 }
 
 // conn is a connection between a client and a node, with both of its ends. A direction that is cut loses all bytes
@@ -225,6 +226,9 @@ func (c *conn) pump() {
 	c.mu.Unlock()
 	if len(data) == 0 && end == nil {
 		return
+	}
+	if end != nil {
+		c.net.ends(c.name, c.user, end.Code)
 	}
 	at := max(c.net.now()+c.pace(0), c.downAt)
 	c.downAt = at

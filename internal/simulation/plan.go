@@ -45,6 +45,10 @@ type settings struct {
 	// in plans that name none.
 	Room, Queue, Commands int
 	CheckDelay            time.Duration // between checks of positions
+	// Skew is how far the clock of a machine is wrong at most at the begin, Drift how much it gains or loses at most, in
+	// parts of a million.
+	Skew  time.Duration
+	Drift int
 }
 
 // step is something that happens at a time: an action of a client or a backend, or a fault. Number tells what it is
@@ -77,7 +81,7 @@ var kinds = []stepKind{
 	{"reset", 8}, {"half open", 3}, {"slow", 3}, {"read", 4},
 	{"sever", 3}, {"mend", 4}, {"crash", 1}, {"stop", 1}, {"drain", 1}, {"start", 4}, {"partition", 1}, {"heal", 2},
 	{"engine down", 1}, {"engine up", 2}, {"replicate", 3}, {"failover", 1},
-	{"kick", 2}, {"take away", 3}, {"give", 3}, {"expire", 1}, {"survey", 2}, {"ask", 8}, {"trick", 6}, {"clear", 1}, {"forget", 1},
+	{"kick", 2}, {"take away", 3}, {"give", 3}, {"expire", 1}, {"survey", 2}, {"clock", 2}, {"reload", 3}, {"ask", 8}, {"trick", 6}, {"clear", 1}, {"forget", 1},
 }
 
 // on returns the plan for another engine, with the faults that this engine has beside.
@@ -108,6 +112,7 @@ func newPlan(seed uint64) *plan {
 		HandlerDelay: ms(100), HandlerFails: rarely(r, 60), HandlerPanics: rarely(r, 20),
 	}
 	p.Network.bound(stream(seed, "plan of bounds"), len(p.Names))
+	p.Network.skew(stream(seed, "plan of clocks"))
 	p.Models, p.Rude = 500, rarely(r, 300)
 	p.draw(r, 50+r.IntN(400), kinds)
 	p.Strikes = strikes(seed)
@@ -125,6 +130,12 @@ func (n *settings) bound(r *rand.Rand, channels int) {
 	if n.Loss == 0 && r.IntN(2) == 0 { // the engine tells of each loss
 		n.CheckDelay = 5 * time.Second
 	}
+}
+
+// skew makes the clocks differ.
+func (n *settings) skew(r *rand.Rand) {
+	n.Skew = [...]time.Duration{0, 3 * time.Millisecond, 300 * time.Millisecond, 3 * time.Second, 5 * time.Minute}[r.IntN(5)]
+	n.Drift = rarely(r, 500)
 }
 
 // draw adds steps of some kinds.

@@ -162,6 +162,9 @@ func (b *book) left(user, ch, id string) {
 // coming returns how often a subscriber was told that a client had come.
 func (b *book) coming(user, ch, id string) *int {
 	s := b.sub(user, ch)
+	if !b.options(b.clients[user], ch).PushJoinLeave {
+		b.fail("%s: is told who comes and goes in %s, which it was not granted", user, ch)
+	}
 	if !s.active {
 		b.fail("%s: is told who comes and goes in %s without a subscription", user, ch)
 	}

@@ -41,6 +41,9 @@ type run struct {
 	choices     map[string]*rand.Rand
 	seen        map[string]int // how many times each moment has come
 	pairs       pairs
+	leases      map[[2]string]lease // by connection and channel; see lend
+	expelled    map[string]bool     // users whose connections the server has ended as expired
+	editions    map[string]edition  // that a node starts with, by channel
 }
 
 // chances is the source of identifiers and pauses of nodes and clients. A pause depends on the time alone, an identifier
@@ -89,7 +92,7 @@ func simulate(p *plan, hit pairs, logged bool) (lines, failures []string) {
 	l := &log{scheduler: s, off: !logged}
 	n := p.Network
 	r := &run{
-		scheduler: s, plan: p, log: l, began: map[string]map[string]int{}, choices: map[string]*rand.Rand{}, seen: map[string]int{}, pairs: hit, chance: stream(p.Seed, "run"),
+		scheduler: s, plan: p, log: l, leases: map[[2]string]lease{}, expelled: map[string]bool{}, editions: map[string]edition{}, began: map[string]map[string]int{}, choices: map[string]*rand.Rand{}, seen: map[string]int{}, pairs: hit, chance: stream(p.Seed, "run"),
 		net: &network{scheduler: s, log: l, seed: p.Seed, count: map[string]int{}, live: map[*conn]bool{}, closed: map[string]uint32{}, lag: n.Lag, jitter: n.Jitter, window: cmp.Or(n.Room, 32<<10), flaps: map[string]time.Duration{}},
 	}
 	r.book = newBook(r.fail)
@@ -97,11 +100,13 @@ func simulate(p *plan, hit pairs, logged bool) (lines, failures []string) {
 	r.book.quiet = r.modelled
 	r.engine = newEngine(s, l, p, r.book)
 	r.net.fail = r.fail
+	r.net.ends = func(conn, client string, code uint32) { r.lapsed(conn, client, "", code) }
 	r.net.moment = func(name, client string) { r.moment(name, nil, r.named(client)) }
 	r.application = &application{r: r, clients: map[string]*served{}}
 	r.orders = &orders{r: r, list: map[string]*order{}}
 	for i := range p.Nodes {
-		m := &machine{name: fmt.Sprintf("n%d", i), down: true}
+		name := fmt.Sprintf("n%d", i)
+		m := &machine{name: name, down: true, clock: r.newClock(name)}
 		r.machines = append(r.machines, m)
 		r.start(m)
 		r.watch(m)
@@ -260,6 +265,8 @@ func (r *run) nodeFails(st step, m *machine) bool {
 		r.restart(m)
 	case "partition":
 		m.cut = true
+	case "clock":
+		r.jump(m, st.Other)
 	case "heal":
 		r.unite(m)
 	default:
@@ -301,6 +308,8 @@ func (r *run) applicationDoes(st step, m *machine, u program, ch string) bool {
 		if of := r.serverChannels(); len(of) > 0 {
 			r.subscribe(m, u, of[st.Other%len(of)])
 		}
+	case "reload":
+		r.reload(st.Number, ch, edition(st.Other))
 	case "survey":
 		r.survey(m)
 	default:
@@ -368,7 +377,7 @@ func (r *run) attempt(m *machine, ch, data string, attempt int) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		res, err := node.Publish(ctx, ch, []byte(data), publishOptions(ch, data))
+		res, err := node.Publish(ctx, ch, []byte(data), r.publishOptions(m, ch, data))
 		r.tell("backend "+data, func() {
 			r.log.add("backend", "published %s to %s: %d of %s, %v", data, ch, res.Position.Offset, res.Position.Epoch, err)
 			switch {
@@ -389,6 +398,7 @@ func (r *run) heal() {
 	r.log.add("step", "all faults end")
 	r.healed, r.book.healed = true, r.now()
 	r.engine.heal()
+	r.setClocks()
 	for _, m := range r.machines {
 		r.unite(m)
 		m.link.mend()
