@@ -148,11 +148,12 @@ func (b *book) subscribed(now time.Duration, user, ch string, at client.StreamPo
 		if s.fresh {
 			b.fail("%s: the first subscription to %s has recovered", user, ch)
 		}
-		if !s.recovered && b.quiet(user) { // the model has kept the position from before
+		if !s.recovered && b.quiet(user) { // the model goes on at its position from before
 			if at.Epoch == s.last.Epoch && at.Offset < s.last.Offset {
 				b.fail("%s: recovered %s from %d, after it had got %d", user, ch, at.Offset, s.last.Offset)
 			}
-			s.at = at
+			s.at, s.begun = at, at
+			clear(s.got)
 		}
 		if at.Epoch != s.at.Epoch {
 			b.fail("%s: recovered %s in epoch %s, was in %s", user, ch, at.Epoch, s.at.Epoch)
