@@ -85,7 +85,7 @@ func read(token string, c *clock) (user string, end time.Time, err error) {
 	return user, end, nil
 }
 
-// expiring sets the end of a subscription.
+// expiring sets the end of a subscription. Some models let theirs end, as long as there are faults.
 func (r *run) expiring(m *machine, user, ch, token string, reply *gyro.SubscribeReply) error {
 	switch r.renewal(user) {
 	case byServer:
@@ -96,6 +96,10 @@ func (r *run) expiring(m *machine, user, ch, token string, reply *gyro.Subscribe
 			return err
 		}
 		reply.Options.ExpireAt, reply.ClientSideRefresh = end, true
+	case never:
+		if r.plan.Expiring && r.modelled(user) && !r.rude(user) && !r.healed && hash("ends "+user+ch)%3 == 0 {
+			reply.Options.ExpireAt, reply.ClientSideRefresh = r.expiry("subscription "+user+ch, m.clock.now()), true
+		}
 	}
 	return nil
 }
@@ -200,4 +204,9 @@ func (r *run) lapsed(conn, user, ch string, code uint32) {
 			r.fail("%s: %q ends with %d, %v early", conn, ch, code, early)
 		}
 	})
+}
+
+// rude tells that the client of a user is a model of an SDK that breaks its rules.
+func (r *run) rude(user string) bool {
+	return stream(r.plan.Seed, "client "+user).IntN(1000) < r.plan.Rude
 }
