@@ -278,6 +278,32 @@ var table = []mutant{
 		Old: "\treturn m.Clients.Each(ctx, &t, do)\n}\n\nvar _", New: "\t_ = do\n\treturn m.Clients.Each(ctx, &t, func(*client.Client) {})\n}\n\nvar _",
 		Promise: "a command that all have confirmed is done",
 	},
+	// Clocks and grants.
+	{
+		Name: "expiry-by-another-clock", File: "internal/session/connect.go",
+		Old: "time.Duration(s.env.Wall() - s.env.Now())", New: "time.Duration(s.env.Wall() - s.env.Wall())",
+		Promise: "what expires ends by the clock of its node",
+	},
+	{
+		Name: "expiry-jumps", File: "internal/session/timers.go",
+		Old: "\t\tif b.overdue(now) {\n", New: "\t\tif b.overdue(s.env.Wall()) {\n",
+		Promise: "a jump of a clock does not change how long something lives",
+	},
+	{
+		Name: "subscription-outlives", File: "internal/session/timers.go",
+		Old: "\treturn at != 0 && now >", New: "\treturn at < 0 && now >",
+		Promise: "what expires ends by the clock of its node",
+	},
+	{
+		Name: "presence-ungranted", File: "internal/session/subscribe.go",
+		Old: "= o.Presence, o.PushJoinLeave, o.Source", New: "= o.Presence || o.AllowDelta, o.PushJoinLeave, o.Source",
+		Promise: "presence lists the clients to which it was granted",
+	},
+	{
+		Name: "comings-ungranted", File: "internal/session/subscribe.go",
+		Old: "= o.Presence, o.PushJoinLeave, o.Source", New: "= o.Presence, o.PushJoinLeave || o.Recoverable, o.Source",
+		Promise: "joins and leaves come to the clients to which they were granted",
+	},
 	// The Go client.
 	{
 		Name: "client-forgets-position", File: "client/stream.go",
