@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -88,7 +87,7 @@ func (r *run) write(m *machine, w write, attempt int) {
 		return
 	}
 	node := m.node
-	text := changeText(w.pub.Key, string(w.pub.Data), w.pub.Removed)
+	text, began := changeText(w.pub.Key, string(w.pub.Data), w.pub.Removed), r.now()
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
@@ -96,12 +95,14 @@ func (r *run) write(m *machine, w write, attempt int) {
 		res, err := node.Maps().Change(ctx, w.ch, &pub, w.options)
 		r.tell("backend "+w.options.IdempotencyKey, func() {
 			r.log.add("backend", "changed %s of %s: %d of %s, %s %v", text, w.ch, res.Position.Offset, res.Position.Epoch, res.Suppressed, err)
+			r.calm.called("change "+text, began, err)
 			switch {
 			case err != nil && attempt < 3:
 				r.after(time.Second, "backend "+w.options.IdempotencyKey, func() { r.write(r.machines[(attempt+1)%len(r.machines)], w, attempt+1) })
 			case err != nil:
 			case res.Suppressed == "" || res.Suppressed == channel.SuppressIdempotency:
 				r.book.acknowledged(w.ch, text, client.StreamPosition(res.Position))
+				r.calm.published(w.ch, text, began)
 			case attempt == 0:
 				r.book.suppressed(w.ch, text)
 			}
@@ -114,7 +115,7 @@ func (u *user) change(ch string, number int) {
 	u.r.count++
 	key, removed := fmt.Sprint("k", number%12), number/12%4 == 0
 	data := fmt.Sprintf(`{"id":"%s-%d","text":"the same in all publications, so that deltas are small"}`, u.name, u.r.count)
-	id := data
+	id, began := data, u.r.now()
 	if removed {
 		data = ""
 	} else {
@@ -129,8 +130,9 @@ func (u *user) change(ch string, number int) {
 		}
 		u.r.tell("user "+u.name+" change "+id, func() {
 			u.r.log.add(u.name, "changed %s of %s: %v", changeText(key, data, removed), ch, err)
-			if e := (*client.Error)(nil); errors.As(err, &e) && e.Code == client.ErrTimeout.Code && u.r.healed {
-				u.r.log.add(u.name, "a change timed out after all faults")
+			u.r.calm.called("change of "+id, began, err)
+			if err == nil && !removed {
+				u.r.calm.published(ch, changeText(key, id, false), began)
 			}
 		})
 	}()

@@ -17,6 +17,7 @@ type book struct {
 	subs     map[[2]string]*subscriptionBook
 	lossy    bool // the engine loses events without a word
 	healed   time.Duration
+	calm     *calm
 	count    int
 	filtered func(user, ch string) bool // tells that a user gets some publications alone
 	quiet    func(user string) bool     // tells that a client does not say each time that it subscribes
@@ -48,6 +49,8 @@ type subscriptionBook struct {
 	recovers, recovered bool
 
 	since   time.Duration
+	until   time.Duration         // not subscribed since then,
+	id      string                // as this client
 	last    client.StreamPosition // of the newest publication that the client was told
 	data    string
 	told    map[string]bool // since subscribed
@@ -123,12 +126,12 @@ func (b *book) place(ch string, at client.StreamPosition, data string) {
 
 func (b *book) connected(user, id string) { b.clients[user] = id }
 func (b *book) disconnected(user string) {
-	delete(b.clients, user)
 	for k, s := range b.subs {
 		if k[0] == user {
-			s.active, s.gapDue = false, false
+			b.goes(s, user, k[1])
 		}
 	}
+	delete(b.clients, user)
 }
 
 func (b *book) subscribed(now time.Duration, user, ch string, at client.StreamPosition, recovered bool) {
@@ -142,6 +145,9 @@ func (b *book) subscribed(now time.Duration, user, ch string, at client.StreamPo
 		b.fail("%s: a new subscription to %s, in place of another, goes from %v to %v", user, ch, s.at, at)
 	}
 	b.tries(user, ch)
+	if !s.active {
+		b.calm.comes(ch, b.clients[user])
+	}
 	s.active, s.since = true, now
 	s.told, s.newest, s.expects, s.comings = map[string]bool{}, 0, "", map[string]*int{}
 	if recovered && k.sequence == gapless {
@@ -167,7 +173,14 @@ func (b *book) subscribed(now time.Duration, user, ch string, at client.StreamPo
 }
 
 func (b *book) unsubscribed(user, ch string) {
-	s := b.sub(user, ch)
+	b.goes(b.sub(user, ch), user, ch)
+}
+
+func (b *book) goes(s *subscriptionBook, user, ch string) {
+	if s.active {
+		s.until, s.id = b.calm.r.now(), b.clients[user]
+		b.calm.goes(ch, b.clients[user])
+	}
 	s.active, s.gapDue = false, false
 }
 

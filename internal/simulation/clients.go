@@ -99,6 +99,7 @@ func (r *run) newUser(i int) *user {
 // heard is one event.
 func (u *told) heard(e client.Event) {
 	b, now := u.r.book, u.r.now()
+	u.r.calm.heard(u.name, e)
 	switch e := e.(type) {
 	case client.ConnectedEvent:
 		u.r.moment("client is connected", nil, u.r.named(u.name))
@@ -187,18 +188,20 @@ func (u *told) payload(ch string) string {
 }
 
 // published is the answer to a publication of the program.
-func (u *told) published(ch, data string, err error) {
+func (u *told) published(ch, data string, began time.Duration, err error) {
 	u.r.log.add(u.name, "published to %s: %v", ch, err)
+	u.r.calm.called("publish of "+data, began, err)
 	if err == nil {
 		u.r.book.answered(ch, data)
+		u.r.calm.published(ch, data, began)
 	}
 }
 
 func (u *user) publish(ch string) {
-	data := u.payload(ch)
+	data, began := u.payload(ch), u.r.now()
 	go func() {
 		err := u.c.Publish(context.Background(), ch, []byte(data))
-		u.r.tell("user "+u.name+" publish "+data, func() { u.published(ch, data, err) })
+		u.r.tell("user "+u.name+" publish "+data, func() { u.published(ch, data, began, err) })
 	}()
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"time"
@@ -33,12 +32,12 @@ func (m *machine) idle() bool { return m.down && !m.starting && !m.stopping }
 func (r *run) start(m *machine) {
 	m.lives++
 	m.editions = maps.Clone(r.editions)
-	m.starting = true
+	m.starting, m.stopping = true, false
 	r.moment("node starts", m, nil)
 	life := fmt.Sprintf("%s/%d", m.name, m.lives)
 	m.link = r.engine.connect(life, func(call string) { r.moment(call, m, nil) })
 	cfg := gyro.Config{
-		Handlers: r.handlers(m), Clock: m.clock.now, Interceptors: []gyro.Interceptor{r.application.watch(m)}, Engine: m.link.engine(), Name: m.name, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Handlers: r.handlers(m), Clock: m.clock.now, Interceptors: []gyro.Interceptor{r.application.watch(m)}, Engine: m.link.engine(), Name: m.name, Logger: slog.New(&nodeLog{r, m, life}),
 		Channel:      historyOf,
 		PingInterval: 5 * time.Second, PongTimeout: 2 * time.Second, StaleCloseDelay: 3 * time.Second,
 		PresenceUpdateInterval: 3 * time.Second, ExpiredCloseDelay: 2 * time.Second, ExpiredSubCloseDelay: 2 * time.Second, PositionCheckDelay: r.checkDelay(),
@@ -81,6 +80,7 @@ func (r *run) crash(m *machine) {
 	}
 	m.down, m.starting, m.stopping = true, false, false
 	r.log.add(m.name, "crashes")
+	r.vanished.Store(true)
 	m.link.kill()
 	for _, c := range r.net.of(m) {
 		c.reset()
@@ -95,6 +95,7 @@ func (r *run) stop(m *machine) {
 	}
 	m.down, m.starting, m.stopping = true, false, true
 	r.log.add(m.name, "stops")
+	r.vanished.Store(true)
 	r.moment("node stops", m, nil)
 	node := m.node
 	r.end(node, 5*time.Second, func() {

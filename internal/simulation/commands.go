@@ -65,7 +65,7 @@ func (o *orders) end(c *order, err error) {
 	defer o.mu.Unlock()
 	c.ended, c.err, c.at = true, err, o.r.now()
 	if err == nil && !c.begins { // a subscription may wait for the engine
-		o.r.after(soon, c.reason, func() { o.due(c) })
+		o.r.after(o.r.calm.soon(), c.reason, func() { o.due(c) })
 	}
 }
 

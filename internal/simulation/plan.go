@@ -11,7 +11,7 @@ import (
 const (
 	// chaos is how long faults last. Then everything works again, and by the end of the run all promises must hold.
 	chaos = 15 * time.Second
-	quiet = 15 * time.Second
+	quiet = 17 * time.Second
 )
 
 // plan is all that a seed decides beforehand, so that a smaller plan can be run.

@@ -5,12 +5,14 @@ package simulation
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gyrohq/gyro"
@@ -32,10 +34,12 @@ type run struct {
 	book        *book
 	application *application
 	orders      *orders
+	calm        *calm
 	began       map[string]map[string]int // client ID, channel: how often the client was told that it is subscribed
 	failures    []string
 	healed      bool
-	ending      int // nodes and clients that end
+	vanished    atomic.Bool // a node ended, and others may not know
+	ending      int         // nodes and clients that end
 	count       int
 	chance      *rand.Rand
 	choices     map[string]*rand.Rand
@@ -98,6 +102,8 @@ func simulate(p *plan, hit pairs, logged bool) (lines, failures []string) {
 	r.book = newBook(r.fail)
 	r.book.lossy, r.book.filtered, r.book.goesBack = n.Loss > 0, r.filtered, p.GoesBack
 	r.book.quiet = r.modelled
+	r.calm = newCalm(r)
+	r.book.calm = r.calm
 	r.engine = newEngine(s, l, p, r.book)
 	r.net.fail = r.fail
 	r.net.ends = func(conn, client string, code uint32) { r.lapsed(conn, client, "", code) }
@@ -130,8 +136,10 @@ func simulate(p *plan, hit pairs, logged bool) (lines, failures []string) {
 	s.run(chaos)
 	r.heal()
 	s.after(5*time.Second, "probe", r.probe)
+	s.after(recovery, "calm", r.beginCalm)
 	s.after(quiet-time.Second, "rest", func() { r.engine.rest(true) })
 	s.run(chaos + quiet)
+	r.calm.end()
 	r.check()
 	r.engine.rest(false)
 	r.finish()
@@ -338,13 +346,16 @@ func (r *run) operate(m *machine, key string, do func(context.Context, *gyro.Nod
 	if m.down {
 		return
 	}
-	node := m.node
+	node, began := m.node, r.now()
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		err := do(ctx, node)
 		r.tell(m.name+" "+key, func() {
 			r.log.add(m.name, "%s: %v", key, err)
+			if !r.vanished.Load() || !errors.Is(err, gyro.ErrNoAnswer) { // that node is silent for some minutes
+				r.calm.called(key, began, err)
+			}
 			done(err)
 		})
 	}()
@@ -373,19 +384,21 @@ func (r *run) attempt(m *machine, ch, data string, attempt int) {
 	if m.down {
 		return
 	}
-	node := m.node
+	node, began := m.node, r.now()
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
 		res, err := node.Publish(ctx, ch, []byte(data), r.publishOptions(m, ch, data))
 		r.tell("backend "+data, func() {
 			r.log.add("backend", "published %s to %s: %d of %s, %v", data, ch, res.Position.Offset, res.Position.Epoch, err)
+			r.calm.called("publish "+data, began, err)
 			switch {
 			case err == nil && res.Suppressed == channel.SuppressVersion && attempt > 0: // perhaps by the attempt before
 			case err == nil && res.Suppressed == channel.SuppressVersion:
 				r.book.suppressed(ch, data)
 			case err == nil:
 				r.book.acknowledged(ch, data, client.StreamPosition(res.Position))
+				r.calm.published(ch, data, began)
 			case attempt < 3 && kindOf(ch).sequence != unnumbered: // a failover would forget the idempotency key
 				r.after(time.Second, "backend "+data, func() { r.attempt(r.machines[(attempt+1)%len(r.machines)], ch, data, attempt+1) })
 			}

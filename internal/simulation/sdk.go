@@ -661,8 +661,8 @@ func (m *model) leave(s *modelSub) {
 }
 
 func (m *model) publish(ch string) {
-	data := m.payload(ch)
-	m.call(&protocol.Command{Publish: &protocol.PublishRequest{Channel: ch, Data: []byte(data)}}, func(err error) { m.published(ch, data, err) })
+	data, began := m.payload(ch), m.r.now()
+	m.call(&protocol.Command{Publish: &protocol.PublishRequest{Channel: ch, Data: []byte(data)}}, func(err error) { m.published(ch, data, began, err) })
 }
 
 // call sends a command if the client is connected.
