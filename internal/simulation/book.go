@@ -15,6 +15,7 @@ type book struct {
 	goesBack bool              // streams may lose their newest publications
 	clients  map[string]string // user -> ID of the connection
 	subs     map[[2]string]*subscriptionBook
+	sees     bool // the engine tells what it is asked to do
 	lossy    bool // the engine loses events without a word
 	healed   time.Duration
 	calm     *calm
@@ -35,6 +36,7 @@ type channelBook struct {
 	triedAt, answeredAt map[string]int  // by data, in the order of the book
 	refused             map[string]bool // was not done
 	told                map[string]bool // to anybody
+	done                map[string]bool // the engine has had it
 }
 
 type subscriptionBook struct {
@@ -70,7 +72,7 @@ func (b *book) channel(ch string) *channelBook {
 		c = &channelBook{
 			data: map[client.StreamPosition]string{}, acked: map[client.StreamPosition]string{}, known: map[string]bool{},
 			placed: map[string][]client.StreamPosition{}, triedAt: map[string]int{}, answeredAt: map[string]int{},
-			refused: map[string]bool{}, told: map[string]bool{},
+			refused: map[string]bool{}, told: map[string]bool{}, done: map[string]bool{},
 		}
 		if b.goesBack {
 			c.past = newPastBook()

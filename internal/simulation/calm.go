@@ -14,6 +14,8 @@ import (
 const (
 	// recovery is how long nodes and clients may need after the last fault. Behind it is the calm phase.
 	recovery = 12 * time.Second
+	// forgetting is when nodes have removed the presence of clients that went before. It is less than the time to live.
+	forgetting = 3 * time.Second
 	// promptly is the most that a call of the server API takes in the calm phase, reach the most until its effect has
 	// come to the clients.
 	promptly = 500 * time.Millisecond
@@ -318,4 +320,24 @@ func (c *calm) end() {
 	c.attended()
 	c.on = false
 	c.strict.Store(false)
+}
+
+// ghosts checks that no client is present whose node lives and said goodbye to it while there were faults.
+func (r *run) ghosts() {
+	e, is := r.engine.(*engine)
+	if !is {
+		return
+	}
+	for _, ch := range slices.Sorted(maps.Keys(e.store.presence)) {
+		for _, id := range slices.Sorted(maps.Keys(e.store.present(r.now(), ch))) {
+			added := e.store.presence[ch][id].until - e.presenceTTL
+			r.application.mu.Lock()
+			s := r.application.clients[id]
+			gone := s != nil && s.disconnected && added > e.back && s.at < r.book.healed
+			r.application.mu.Unlock()
+			if gone && r.running(s.node.UID()) {
+				r.fail("%s: is present in %s, and has gone at %v", s.name, ch, s.at)
+			}
+		}
+	}
 }

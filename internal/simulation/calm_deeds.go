@@ -37,6 +37,7 @@ func (r *run) beginCalm() {
 			r.after(time.Duration(chance.Int64N(int64(deeds))), fmt.Sprint("calm ", ch, n), func() { c.publish(ch, chance, users[moving:]) })
 		}
 		r.after(time.Duration(chance.Int64N(int64(deeds))), "calm ask "+ch, func() { c.ask(c.machine(), ch) })
+		r.after(deeds+reach+reach/2, "calm ask "+ch, func() { c.ask(c.machine(), ch) }) // before presence is renewed
 	}
 	r.after(time.Duration(chance.Int64N(int64(deeds))), "calm survey", func() { r.survey(c.machine()) })
 }

@@ -54,8 +54,8 @@ func newEngine(s *scheduler, l *log, p *plan, b *book) engineServer {
 	}
 	n := p.Network
 	e := &engine{
-		scheduler: s, log: l, seed: p.Seed, store: newStore(), lag: n.EngineLag, jitter: n.EngineJitter,
-		timeout: 3 * time.Second, presenceTTL: 8 * time.Second, loss: n.Loss, double: n.Double, mute: n.Mute, fail: n.Fail,
+		scheduler: s, log: l, book: b, seed: p.Seed, store: newStore(), lag: n.EngineLag, jitter: n.EngineJitter,
+		timeout: 3 * time.Second, presenceTTL: 11 * time.Second, loss: n.Loss, double: n.Double, mute: n.Mute, fail: n.Fail,
 	}
 	e.replica = e.store.clone()
 	return e
@@ -66,12 +66,14 @@ func newEngine(s *scheduler, l *log, p *plan, b *book) engineServer {
 type engine struct {
 	*scheduler
 	log     *log
+	book    *book
 	seed    uint64
 	store   *store
 	replica *store // older; failover makes it the store
 	links   []*link
 	down    bool
 	resting bool
+	back    time.Duration // when the data went back last
 
 	lag, jitter time.Duration
 	timeout     time.Duration // of calls
@@ -301,6 +303,7 @@ func (e *engine) failover() {
 			delete(e.replica.streams, ch)
 		}
 	}
+	e.back = e.now()
 	e.store.returned(e.replica, lost)
 	e.store = e.replica
 	e.replica = e.store.clone()
@@ -363,6 +366,7 @@ func (l *link) Publish(ctx context.Context, ch string, pub *channel.Publication,
 		}
 		var event *broker.PublicationEvent
 		copied := *pub
+		l.e.book.done(ch, string(pub.Data))
 		if res, event = l.e.store.publish(l.e.now(), ch, &copied, o); event != nil {
 			l.e.publish(ch, event.Epoch != "", func(h broker.EventHandler) { h.HandlePublication(ch, *event) })
 		}

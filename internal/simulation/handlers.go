@@ -29,7 +29,9 @@ type application struct {
 type served struct {
 	name                    string // of the connection
 	user                    string
-	running                 string // a handler
+	node                    *gyro.Node
+	at                      time.Duration // disconnected
+	running                 string        // a handler
 	connected, disconnected bool
 	code                    uint32 // of the disconnect
 	allowed, ended          map[string]int
@@ -55,7 +57,7 @@ func (a *application) watch(m *machine) gyro.Interceptor {
 				}
 				return next(ctx, call)
 			}
-			s := a.enter(c, call)
+			s := a.enter(m.node, c, call)
 			ended := false
 			defer func() { a.leave(s, call, ended, err) }()
 			if err = a.r.ask(ctx, m, call.Handler+" "+s.name+" "+about(call.Event)); err == nil {
@@ -80,12 +82,12 @@ func about(event any) string {
 	return ""
 }
 
-func (a *application) enter(c *gyro.Client, call gyro.Call) *served {
+func (a *application) enter(node *gyro.Node, c *gyro.Client, call gyro.Call) *served {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := a.clients[c.ID()]
 	if s == nil {
-		s = &served{name: c.Transport().RemoteAddr, user: c.UserID(), allowed: map[string]int{}, ended: map[string]int{}, ordered: map[string]int{}}
+		s = &served{name: c.Transport().RemoteAddr, user: c.UserID(), node: node, allowed: map[string]int{}, ended: map[string]int{}, ordered: map[string]int{}}
 		a.clients[c.ID()] = s
 	}
 	switch {
@@ -116,7 +118,7 @@ func (a *application) event(s *served, call gyro.Call) {
 		}
 		a.r.orders.effect(s, e.Unsubscribe.Reason)
 	case gyro.DisconnectEvent:
-		s.disconnected, s.code = true, e.Disconnect.Code
+		s.disconnected, s.at, s.code = true, a.r.now(), e.Disconnect.Code
 		a.r.orders.effect(s, e.Disconnect.Reason)
 	case gyro.PublishEvent:
 		a.inOrder(s, e.Data)

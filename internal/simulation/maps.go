@@ -229,6 +229,7 @@ func (k *keeper) Change(ctx context.Context, ch string, pub *channel.Publication
 		if copied.Time == 0 {
 			copied.Time = time.Now().UnixMilli()
 		}
+		l.e.book.done(ch, changeText(pub.Key, string(pub.Data), pub.Removed))
 		var event *broker.PublicationEvent
 		if res, event = l.e.store.change(l.e.now(), ch, &copied, o); event != nil {
 			l.e.publish(ch, event.Epoch != "", func(h broker.EventHandler) { h.HandlePublication(ch, *event) })

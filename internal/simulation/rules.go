@@ -25,8 +25,17 @@ func derived(ch string) bool { return strings.HasPrefix(ch, roster) || strings.H
 
 func removal(text string) bool { return strings.HasSuffix(text, removed) }
 
+// done is a publication, or a change, that the engine executes.
+func (b *book) done(ch, data string) {
+	b.sees = true
+	b.channel(ch).done[data] = true
+}
+
 // answered is a publication, or a change, whose publisher has an answer.
 func (b *book) answered(ch, data string) {
+	if b.sees && !b.channel(ch).done[data] {
+		b.fail("%s: %s is acknowledged, and the engine never had it", ch, data)
+	}
 	b.count++
 	if c := b.channel(ch); c.answeredAt[data] == 0 {
 		c.answeredAt[data] = b.count

@@ -136,6 +136,7 @@ func simulate(p *plan, hit pairs, logged bool) (lines, failures []string) {
 	s.run(chaos)
 	r.heal()
 	s.after(5*time.Second, "probe", r.probe)
+	s.after(forgetting, "ghosts", r.ghosts)
 	s.after(recovery, "calm", r.beginCalm)
 	s.after(quiet-time.Second, "rest", func() { r.engine.rest(true) })
 	s.run(chaos + quiet)
