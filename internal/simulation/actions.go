@@ -3,6 +3,8 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -176,6 +178,19 @@ func (r *run) content(n *gyro.Node, ch string) (client.StreamPosition, map[strin
 	return client.StreamPosition(st.Top), entries, err
 }
 
+// deserted checks that a node without clients has left all channels at the engine, but for the maps that it keeps.
+func (r *run) deserted(m *machine) {
+	l, is := m.link.(*link)
+	if !is || r.plan.Cached {
+		return
+	}
+	for _, ch := range slices.Sorted(maps.Keys(l.subscribed)) {
+		if !slices.Contains(r.plan.Names, whole+ch) {
+			r.fail("%s: is subscribed to %s at the engine when all clients have gone", m.name, ch)
+		}
+	}
+}
+
 // idle asks the nodes for clients, channels and presence when all clients have gone. There must be none.
 func (r *run) idle() {
 	waiting := 0
@@ -189,6 +204,7 @@ func (r *run) idle() {
 					r.fail("%s: it tells nothing about itself: %v", m.name, err)
 					return
 				}
+				r.deserted(m)
 				if n := nodes[0]; n.NumClients != 0 || n.NumUsers != 0 || n.NumChannels != 0 || n.NumSubs != 0 {
 					r.fail("%s: %d clients, %d users, %d channels and %d subscriptions are left", m.name, n.NumClients, n.NumUsers, n.NumChannels, n.NumSubs)
 				}

@@ -40,6 +40,7 @@ type calm struct {
 	came, went map[[2]string]int
 	unclear    map[[2]string]bool
 	changed    map[string]time.Duration // by channel
+	flits      map[[2]string]bool       // by channel and user: unsubscribed while it subscribed
 	told       map[[3]string]*attendance
 	got        map[[3]string]bool // by user, channel, text
 }
@@ -50,7 +51,7 @@ type attendance struct{ joins, leaves int }
 func newCalm(r *run) *calm {
 	return &calm{
 		r: r, connecting: map[string]bool{}, seeking: map[[2]string]bool{}, ends: map[[2]string]time.Duration{}, came: map[[2]string]int{}, went: map[[2]string]int{},
-		unclear: map[[2]string]bool{}, changed: map[string]time.Duration{}, told: map[[3]string]*attendance{}, got: map[[3]string]bool{},
+		unclear: map[[2]string]bool{}, changed: map[string]time.Duration{}, flits: map[[2]string]bool{}, told: map[[3]string]*attendance{}, got: map[[3]string]bool{},
 	}
 }
 
@@ -69,7 +70,7 @@ func (c *calm) ended(user, ch string, reason client.Reason) {
 		return
 	}
 	for _, of := range []string{ch, ""} {
-		if at, ok := c.ends[[2]string{user, of}]; ok && c.r.now()-at < reach+deeds {
+		if at, ok := c.ends[[2]string{user, of}]; ok && c.r.now()-at < reach {
 			return
 		}
 	}
@@ -179,7 +180,11 @@ func (c *calm) attended() {
 		}
 		for _, id := range slices.Sorted(maps.Keys(want)) {
 			w, is := want[id], *c.attends(user, ch, id)
-			if of := c.owner(id); is != w && !c.unclear[[2]string{ch, id}] && !c.rude(of) {
+			of := c.owner(id)
+			if c.flits[[2]string{ch, of}] && is.joins == w.joins+1 { // it came and went before it knew
+				is = attendance{is.joins - 1, is.leaves - 1}
+			}
+			if is != w && !c.unclear[[2]string{ch, id}] && !c.rude(of) {
 				c.r.fail("%s: is told of %d joins and %d leaves of %s in %s, not %d and %d", user, is.joins, is.leaves, id, ch, w.joins, w.leaves)
 			}
 		}
@@ -318,6 +323,9 @@ func (c *calm) has(s *subscriptionBook, user, ch, text string) bool {
 func (c *calm) end() {
 	c.there()
 	c.attended()
+	for _, o := range c.r.net.of(nil) {
+		o.wire.unanswered(reach)
+	}
 	c.on = false
 	c.strict.Store(false)
 }

@@ -52,7 +52,7 @@ func (c *calm) ready() []program {
 }
 
 // moves are what happens to a client in the calm phase. It comes back each time.
-var moves = []func(c *calm, u program, chance *rand.Rand){(*calm).leave, (*calm).breakOff, (*calm).depart, (*calm).oust, (*calm).kick, (*calm).expire}
+var moves = []func(c *calm, u program, chance *rand.Rand){(*calm).leave, (*calm).breakOff, (*calm).depart, (*calm).oust, (*calm).kick, (*calm).expire, (*calm).flit, (*calm).flit}
 
 // channelOf chooses a channel to which a user is subscribed, or returns "".
 func (c *calm) channelOf(u program, chance *rand.Rand) string {
@@ -67,6 +67,18 @@ func (c *calm) leave(u program, chance *rand.Rand) {
 	if ch := c.channelOf(u, chance); ch != "" {
 		c.leaves(u, ch, time.Duration(chance.Int64N(int64(2*deeds/3))))
 	}
+}
+
+// flit ends a subscription, and the next one before it has begun.
+func (c *calm) flit(u program, chance *rand.Rand) {
+	ch := c.channelOf(u, chance)
+	if ch == "" || kindOf(ch).server {
+		return
+	}
+	c.flits[[2]string{ch, u.user().name}] = true
+	c.leaves(u, ch, 300*time.Millisecond)
+	short := time.Duration(chance.Int64N(int64(200 * time.Millisecond)))
+	c.r.after(300*time.Millisecond+short, "calm "+u.user().name+" again", func() { c.leaves(u, ch, reach/2) })
 }
 
 // leaves ends a subscription for a while.

@@ -180,6 +180,15 @@ func (w *wire) overdue(most time.Duration) {
 	case w.connected && now-w.pinged > most:
 		w.net.fail("%s: no ping since %v", w.name, w.pinged)
 	}
+	w.unanswered(most)
+}
+
+// unanswered checks that no command has waited for longer than most.
+func (w *wire) unanswered(most time.Duration) {
+	if w.refused || w.ended || w.broken != "" {
+		return
+	}
+	now := w.net.now()
 	for _, id := range slices.Sorted(maps.Keys(w.waiting)) {
 		if c := w.waiting[id]; now-c.at > most {
 			w.net.fail("%s: %v of %q, command %d of %v, has no answer", w.name, c.method, c.channel, id, c.at)
