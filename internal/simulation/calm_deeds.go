@@ -19,6 +19,9 @@ func (r *run) beginCalm() {
 	c.on, c.since = true, r.now()
 	c.strict.Store(true)
 	r.net.widen()
+	if e, is := r.engine.(*engine); is { // that is no fault
+		e.double = 300
+	}
 	c.there()
 	chance := stream(r.plan.Seed, "calm")
 	users := c.ready()

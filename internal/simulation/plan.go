@@ -123,7 +123,7 @@ func newPlan(seed uint64) *plan {
 func (n *settings) bound(r *rand.Rand, channels int) {
 	n.Room, n.Queue, n.CheckDelay = 256<<r.IntN(8), 64<<10, 3*time.Second
 	if r.IntN(2) == 0 { // a client that reads nothing has too much soon; one that reads recovers all channels at once
-		n.Queue = 12 << 10
+		n.Queue = 4 << 10 << r.IntN(3)
 		n.Room = max(n.Room, n.Queue*channels)
 	}
 	n.Commands = 2 << r.IntN(6)

@@ -16,7 +16,7 @@ import (
 
 func main() {
 	limit := flag.Duration("time", 10*time.Minute, "the longest time for the seeds of a mutant")
-	hang := flag.Duration("hang", time.Minute, "a run that tells nothing for so long hangs")
+	hang := flag.Duration("hang", 20*time.Second, "a run that tells nothing for so long hangs")
 	names := flag.String("names", "", "only these mutants, with commas between them")
 	flag.Parse()
 	if err := measure(*limit, *hang, *names); err != nil {
