@@ -55,7 +55,7 @@ func (c *calm) ready() []program {
 }
 
 // moves are what happens to a client in the calm phase. It comes back each time.
-var moves = []func(c *calm, u program, chance *rand.Rand){(*calm).leave, (*calm).breakOff, (*calm).depart, (*calm).oust, (*calm).kick, (*calm).expire, (*calm).flit, (*calm).flit}
+var moves = []func(c *calm, u program, chance *rand.Rand){(*calm).leave, (*calm).breakOff, (*calm).depart, (*calm).oust, (*calm).kick, (*calm).expire, (*calm).flit, (*calm).vanish}
 
 // channelOf chooses a channel to which a user is subscribed, or returns "".
 func (c *calm) channelOf(u program, chance *rand.Rand) string {
@@ -82,6 +82,24 @@ func (c *calm) flit(u program, chance *rand.Rand) {
 	c.leaves(u, ch, 300*time.Millisecond)
 	short := time.Duration(chance.Int64N(int64(200 * time.Millisecond)))
 	c.r.after(300*time.Millisecond+short, "calm "+u.user().name+" again", func() { c.leaves(u, ch, reach/2) })
+}
+
+// vanish breaks the connection of a client that subscribes, and the backend disconnects the client that its node still
+// serves.
+func (c *calm) vanish(u program, chance *rand.Rand) {
+	ch := c.channelOf(u, chance)
+	conns := slices.DeleteFunc(c.r.net.of(nil), func(o *conn) bool { return o.user != u.user().name })
+	if ch == "" || kindOf(ch).server || len(conns) == 0 {
+		return
+	}
+	c.flits[[2]string{ch, u.user().name}] = true
+	c.leaves(u, ch, 300*time.Millisecond)
+	at := 300*time.Millisecond + time.Duration(chance.Int64N(int64(200*time.Millisecond)))
+	c.r.after(at, "calm "+u.user().name+" breaks off", func() { c.breakOff(u, chance) })
+	c.r.after(at+time.Duration(chance.Int64N(int64(30*time.Millisecond))), "calm "+u.user().name+" is kicked", func() {
+		c.mayEnd(u.user().name, "")
+		c.r.command(conns[0].node, u.user(), "kick", "", 0)
+	})
 }
 
 // leaves ends a subscription for a while.
