@@ -130,6 +130,9 @@ func (c *calm) recovers(user string, e client.SubscribedEvent) {
 		return
 	}
 	s := c.r.book.sub(user, e.Channel)
+	if _, reloaded := c.r.editions[e.Channel]; reloaded && c.r.filtered(user, e.Channel) {
+		return // what the filter left out may have been published with a short history
+	}
 	at, away := e.Position, c.r.now()-s.until
 	if s.fresh || s.until == 0 || away > 2*deeds || k.server && s.id == c.r.book.clients[user] { // the backend subscribes without a position
 		return

@@ -2,6 +2,8 @@ package simulation
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/gyrohq/gyro"
@@ -40,6 +42,23 @@ func (r *run) reload(first int, ch string, e edition) {
 				m.editions[ch] = e
 			}
 		})
+	}
+}
+
+// restore grants all options again. Clients subscribe anew where they may have fewer, once they are back.
+func (r *run) restore() {
+	for ch := range r.editions {
+		r.editions[ch] = 0
+	}
+	for _, m := range r.machines {
+		clear(m.editions)
+	}
+	reloaded := slices.Sorted(maps.Keys(r.editions))
+	for _, u := range r.users {
+		for _, ch := range reloaded {
+			r.after(recovery/3, u.user().name, func() { u.unsubscribe(ch) })
+			r.after(recovery/2, u.user().name, func() { u.subscribe(ch) })
+		}
 	}
 }
 

@@ -421,6 +421,7 @@ func (r *run) heal() {
 	for _, c := range r.net.of(nil) {
 		c.read()
 	}
+	r.restore()
 	for i, u := range r.users {
 		at := time.Duration(i) * time.Millisecond
 		r.after(at, u.user().name, u.connect)
