@@ -104,7 +104,7 @@ var table = []mutant{
 	},
 	{
 		Name: "late-attach-stays", File: "internal/session/session.go",
-		Old: "\t\t\ts.detachLate(e)\n", New: "",
+		Old: "\t\ts.detachLate(e)\n", New: "",
 		Promise: "a client that goes while it subscribes does not stay",
 		By:      "a command that ends a client whose connection was lost, while its earlier subscribe is done",
 	},
@@ -119,8 +119,13 @@ var table = []mutant{
 		Promise: "each command has an answer",
 	},
 	{
+		Name: "told-before-connected", File: "internal/client/execute.go",
+		Old: "it.Connected && x.has().Unsubscribed", New: "x.has().Unsubscribed",
+		Promise: "no handler of a client is called before Connected",
+	},
+	{
 		Name: "pong-not-missed", File: "internal/session/timers.go",
-		Old: "\ts.Close(protocol.DisconnectNoPong)\n\treturn false\n", New: "\treturn true\n",
+		Old: "\t\ts.Close(protocol.DisconnectNoPong)\n", New: "",
 		Promise: "a connection whose client is silent ends",
 	},
 	{
