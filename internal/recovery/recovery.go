@@ -36,6 +36,8 @@ type Request struct {
 	Filter func(tags map[string]string) bool
 	// Reject is set if the subscriber prefers an error to beginning anew.
 	Reject bool
+	// Escaped is set if payloads are JSON in strings of JSON.
+	Escaped bool
 }
 
 // AtMost returns the Limit for a setting that means no limit by 0.
@@ -188,12 +190,28 @@ func (changes) Resume(r Request, h channel.History) (Missed, bool) {
 // the subscriber does not recover. err is the answer in place of a reply.
 func Resume(s Strategy, r Request, h channel.History, budget *int) (m Missed, recovered bool, err error) {
 	m, recovered = s.Resume(r, h)
-	if size := Sum(m.Publications); recovered && size <= max(*budget, 0) {
+	size := Sum(m.Publications)
+	if r.Escaped {
+		size += escapes(m.Publications)
+	}
+	if recovered && size <= max(*budget, 0) {
 		*budget -= size
 		return m, true, nil
 	}
 	// They would be too many for a reply at every try, so the subscriber goes on without them.
 	return Missed{Offset: h.Top.Offset}, false, s.Lost(r)
+}
+
+// escapes is the bytes that payloads of JSON take in addition in a string.
+func escapes(pubs []*channel.Publication) (sum int) {
+	for _, p := range pubs {
+		for _, c := range p.Data {
+			if c < ' ' || c == '"' || c == '\\' {
+				sum++
+			}
+		}
+	}
+	return sum
 }
 
 // Sum of Size.

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/recovery"
 )
@@ -60,16 +61,27 @@ func replySize(e effect.Effect) (size int) {
 	switch e := e.(type) {
 	case *effect.Attach:
 		for _, it := range e.Items {
-			size += recovery.Sum(it.Publications)
-			if c := attaching(it).setup.catchup; c != nil {
-				size += recovery.Sum(c.page.Publications)
+			b := attaching(it)
+			size += b.sizeOf(it.Publications)
+			if c := b.setup.catchup; c != nil {
+				size += b.sizeOf(c.page.Publications)
 			}
 		}
 	case *effect.Page:
-		size = recovery.Sum(e.State.Entries) + recovery.Sum(e.History.Publications)
+		b := e.Ref.(*Subscription)
+		size = b.sizeOf(e.State.Entries) + b.sizeOf(e.History.Publications)
 	}
 	if size > 0 {
 		size += recovery.Overhead(1)
+	}
+	return size
+}
+
+// sizeOf is the most bytes of publications in a reply.
+func (b *Subscription) sizeOf(pubs []*channel.Publication) int {
+	size := recovery.Sum(pubs)
+	if b.escapes() {
+		size *= 2
 	}
 	return size
 }

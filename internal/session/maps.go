@@ -67,7 +67,11 @@ func (s *Session) endLateCatchUp(b *Subscription) {
 
 func (s *Session) catchUp(b *Subscription, id uint32) effect.Effect {
 	m := b.setup.opts.Map
-	c := &catchup{Catchup: *recovery.NewCatchup(m, s.env.Now(), recovery.Budget(s.cfg.QueueMaxSize, 1))}
+	budget := recovery.Budget(s.cfg.QueueMaxSize, 1)
+	if b.escapes() {
+		budget /= 2
+	}
+	c := &catchup{Catchup: *recovery.NewCatchup(m, s.env.Now(), budget)}
 	b.setup.catchup, b.state = c, subReading
 	if m.Ephemeral {
 		return s.attach(b, id)

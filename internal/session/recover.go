@@ -4,6 +4,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/inspect"
 	"github.com/gyrohq/gyro/internal/effect"
+	"github.com/gyrohq/gyro/internal/hub"
 	"github.com/gyrohq/gyro/internal/recovery"
 	"github.com/gyrohq/gyro/protocol"
 )
@@ -58,10 +59,15 @@ func (b *Subscription) recoverAlone(it *effect.AttachItem, of *subscribeResult) 
 	return b.recoverWithin(it, &budget, of)
 }
 
+// escapes reports whether the client gets payloads in strings of JSON, which make them up to twice as long.
+func (b *Subscription) escapes() bool {
+	return b.at.Form&hub.Escaped != 0 && b.s.via.Framer.Encoding() == protocol.JSON
+}
+
 func (b *Subscription) recoveryRequest(req *protocol.SubscribeRequest) recovery.Request {
 	r := recovery.Request{
 		Since: channel.StreamPosition{Offset: req.Offset, Epoch: req.Epoch},
-		Limit: recovery.AtMost(b.s.cfg.RecoveryLimit), Reject: req.Flag&flagReject != 0,
+		Limit: recovery.AtMost(b.s.cfg.RecoveryLimit), Reject: req.Flag&flagReject != 0, Escaped: b.escapes(),
 	}
 	if c := b.setup.catchup; c != nil {
 		r.Since, r.Limit = c.Since(), c.LiveLimit()

@@ -247,11 +247,14 @@ func (b *simSub) judge(it *effect.AttachItem, replaces string, limit int) read {
 	return r
 }
 
-// within drops what is too much for the reply: that cannot be recovered.
-func (r read) within(budget *int) read {
+// within drops what is too much for the reply: that cannot be recovered. Payloads may be in strings of JSON.
+func (r read) within(budget *int, quoted bool) read {
 	sum := 0
 	for _, p := range r.pubs {
 		sum += 64 + len(p.Data)
+		if quoted {
+			sum += bytes.Count(p.Data, []byte(`"`)) + bytes.Count(p.Data, []byte(`\`))
+		}
 		for k, v := range p.Tags {
 			sum += 8 + len(k) + len(v)
 		}

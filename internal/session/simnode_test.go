@@ -4,6 +4,7 @@ import (
 	"github.com/gyrohq/gyro/channel"
 	"github.com/gyrohq/gyro/internal/effect"
 	"github.com/gyrohq/gyro/internal/hub"
+	"github.com/gyrohq/gyro/protocol"
 )
 
 // execute does what the node would, and reports whether the effect is to be
@@ -20,7 +21,7 @@ func (w *world) execute(l *connection, e effect.Effect) bool {
 	case *effect.Attach:
 		budget := w.cfg.QueueMaxSize - 256 - 128*len(e.Items)
 		for _, it := range e.Items {
-			w.attach(l, it, &budget)
+			w.attach(l, it, &budget, e.ID == 0 && e.Connect == nil)
 		}
 	case *effect.Detach:
 		w.detach(l, e.Items)
@@ -90,8 +91,9 @@ func (w *world) authenticate(l *connection, e *effect.Connecting) {
 	}
 }
 
-// attach subscribes in the broker, adds presence and reads the stream.
-func (w *world) attach(l *connection, it *effect.AttachItem, budget *int) {
+// attach subscribes in the broker, adds presence and reads the stream. A subscription that replaces another one has no
+// deltas.
+func (w *world) attach(l *connection, it *effect.AttachItem, budget *int, replaces bool) {
 	b := l.sub(it.Channel)
 	s := b.ch
 	if it.Err = w.fault(60); it.Err != nil {
@@ -108,7 +110,7 @@ func (w *world) attach(l *connection, it *effect.AttachItem, budget *int) {
 	case it.Reverse:
 		it.Publications = s.latest(it.Limit)
 	}
-	l.reads[s.index] = append(l.reads[s.index], b.judge(it, l.epochs[s.index], w.cfg.RecoveryLimit).within(budget))
+	l.reads[s.index] = append(l.reads[s.index], b.judge(it, l.epochs[s.index], w.cfg.RecoveryLimit).within(budget, b.delta && !replaces && l.c.enc == protocol.JSON))
 	l.epochs[s.index] = it.Top.Epoch
 }
 
