@@ -307,13 +307,15 @@ func (c *Client) end(cancel context.CancelFunc) {
 }
 
 // failedForAnother: the command was not sent because the context of another call ended, which was first to need the
-// connection. ctx has a deadline.
+// connection.
 func (c *Client) failedForAnother(ctx context.Context, err error) bool {
 	if err == nil || ctx.Err() != nil {
 		return false
 	}
-	deadline, _ := ctx.Deadline()
-	return time.Now().Before(deadline) && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		return false // its time is over, too
+	}
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 func (c *Client) checkPrimary(err error) {
