@@ -275,6 +275,7 @@ func (c *Conn) newConnection(conn net.Conn) *connection {
 	return cn
 }
 
+// watch gives up a connection before it publishes another canary, whichever timer comes first.
 func (c *Conn) watch(cn *connection, boot *call) {
 	// All connections of a process do this at the same moments, so that an idle process wakes up rarely.
 	canary := time.NewTimer(quiet.UntilBeat(c.cfg.CanaryInterval))
@@ -297,6 +298,10 @@ func (c *Conn) watch(cn *connection, boot *call) {
 			}
 		case <-canary.C:
 			canary.Reset(quiet.UntilBeat(c.cfg.CanaryInterval))
+			if _, err := c.heartbeat.check(cn); err != nil {
+				cn.fail(err)
+				return
+			}
 			if done == nil {
 				c.heartbeat.publishCanary(c.ctx, cn)
 			}
@@ -308,7 +313,9 @@ func (c *Conn) watch(cn *connection, boot *call) {
 			idle, err := c.heartbeat.check(cn)
 			if err != nil {
 				cn.fail(err)
-			} else if idle {
+				return
+			}
+			if idle {
 				c.table.requestPing(cn)
 			}
 		}
