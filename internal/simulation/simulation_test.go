@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -142,6 +143,9 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
+// timed is a line of a log.
+var timed = regexp.MustCompile(`^[ \d]\d\.\d{6} `)
+
 func logOf(t *testing.T, program, engine string, seed, processors int) []string {
 	cmd := exec.Command(program, "-test.run", "^TestSeeds$", "-engine", engine, "-seed", fmt.Sprint(seed))
 	cmd.Env = append(os.Environ(), fmt.Sprint("GOMAXPROCS=", processors))
@@ -149,7 +153,7 @@ func logOf(t *testing.T, program, engine string, seed, processors int) []string 
 	if err != nil {
 		t.Fatalf("%s, seed %d: %v\n%s", engine, seed, err, out)
 	}
-	return slices.DeleteFunc(strings.Split(string(out), "\n"), func(line string) bool { return !strings.HasPrefix(line, " ") })
+	return slices.DeleteFunc(strings.Split(string(out), "\n"), func(line string) bool { return !timed.MatchString(line) })
 }
 
 // TestSearch runs new seeds in several processes. It shrinks the plans that fail, and keeps them.
