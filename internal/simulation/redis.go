@@ -269,11 +269,11 @@ func (s *redisServer) fault(l nodeLink, st step) {
 }
 
 // evict removes a key of a stream, as a server does that lacks memory. Evicted presence is no fault to live with: the
-// documentation asks for noeviction.
+// documentation asks for noeviction. Nor is a cache without the publication that it is for.
 func (s *redisServer) evict(n int) {
 	keys := []string{}
 	for key := range s.data.keys {
-		if strings.Contains(key, ".stream.") || strings.Contains(key, ".list.") {
+		if ch, meta := channelOf(key); ch != "" && (meta || kindOf(ch).sequence != rising) {
 			keys = append(keys, key)
 		}
 	}
