@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -40,9 +41,9 @@ var handshake = []string{"$0\r\n\r\n", "%1\r\n$5\r\nproto\r\n:3\r\n", "+PONG\r\n
 // TestCloseEndsRun: a broker that is closed while it cannot connect for PUB/SUB tries no further.
 func TestCloseEndsRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		dials := 0
+		var dials atomic.Int32
 		shard := redis.Shard{Mode: redis.Standalone, Dial: func(context.Context, string, string) (net.Conn, error) {
-			if dials++; dials > 1 {
+			if dials.Add(1) > 1 {
 				return nil, net.ErrClosed
 			}
 			near, far := net.Pipe()
@@ -63,8 +64,8 @@ func TestCloseEndsRun(t *testing.T) {
 		go func() { ended <- b.Run(nil) }()
 		time.Sleep(time.Minute)
 		begin := time.Now()
-		if err := b.Close(t.Context()); err != nil || dials < 3 {
-			t.Fatalf("%v after %d attempts", err, dials)
+		if err := b.Close(t.Context()); err != nil || dials.Load() < 3 {
+			t.Fatalf("%v after %d attempts", err, dials.Load())
 		}
 		if err := <-ended; err == nil || time.Since(begin) > 3*time.Second {
 			t.Errorf("Run ends after %v: %v", time.Since(begin), err)
