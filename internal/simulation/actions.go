@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -29,6 +30,34 @@ func (r *run) unsubscribe(m *machine, u program, ch string) {
 		return
 	}
 	r.command(m, u.user(), "take away", ch, 1)
+}
+
+// swamp has a backend publish more to a client that reads nothing than its queue may have.
+func (r *run) swamp(c *conn) {
+	open := slices.DeleteFunc(slices.Clone(r.plan.Names), func(ch string) bool {
+		return !r.book.sub(c.user, ch).active || kindOf(ch).changes != nil || derived(ch)
+	})
+	if len(open) == 0 || r.queue() > 16<<10 {
+		return
+	}
+	for i := range 2 + r.queue()>>10 {
+		r.after(time.Duration(i)*time.Millisecond, "swamp", func() {
+			r.count++
+			data := fmt.Sprintf(`{"id":"backend-%d","text":"%s"}`, r.count, noise(stream(r.plan.Seed, fmt.Sprint("noise ", r.count))))
+			r.book.tried(open[0], data)
+			r.attempt(c.node, open[0], data, 0)
+		})
+	}
+	r.after(2*time.Second, c.name, c.read)
+}
+
+// noise is text of which a patch has nothing in common with another.
+func noise(chance *rand.Rand) string {
+	text := make([]byte, 1000)
+	for i := range text {
+		text[i] = 'a' + byte(chance.IntN(26))
+	}
+	return string(text)
 }
 
 // Publications of backends have these names if their streams do not keep them, or if they have a version.

@@ -50,8 +50,9 @@ type attendance struct{ joins, leaves int }
 
 func newCalm(r *run) *calm {
 	return &calm{
-		r: r, connecting: map[string]bool{}, seeking: map[[2]string]bool{}, ends: map[[2]string]time.Duration{}, came: map[[2]string]int{}, went: map[[2]string]int{},
-		unclear: map[[2]string]bool{}, changed: map[string]time.Duration{}, flits: map[[2]string]bool{}, told: map[[3]string]*attendance{}, got: map[[3]string]bool{},
+		r: r, connecting: map[string]bool{}, seeking: map[[2]string]bool{}, ends: map[[2]string]time.Duration{},
+		came: map[[2]string]int{}, went: map[[2]string]int{}, unclear: map[[2]string]bool{}, changed: map[string]time.Duration{},
+		flits: map[[2]string]bool{}, told: map[[3]string]*attendance{}, got: map[[3]string]bool{},
 	}
 }
 
@@ -126,7 +127,8 @@ func textOf(p client.Publication) string {
 // recovers checks that a client that was away for a moment loses nothing.
 func (c *calm) recovers(user string, e client.SubscribedEvent) {
 	k := kindOf(e.Channel)
-	if !c.on || c.rude(user) || !k.options.Recoverable || k.sequence != gapless || k.changes != nil || historyOf(e.Channel).HistoryTTL < time.Minute {
+	keeps := k.options.Recoverable && k.sequence == gapless && k.changes == nil && historyOf(e.Channel).HistoryTTL >= time.Minute
+	if !c.on || !keeps || c.rude(user) {
 		return
 	}
 	s := c.r.book.sub(user, e.Channel)

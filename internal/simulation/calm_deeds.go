@@ -55,7 +55,9 @@ func (c *calm) ready() []program {
 }
 
 // moves are what happens to a client in the calm phase. It comes back each time.
-var moves = []func(c *calm, u program, chance *rand.Rand){(*calm).leave, (*calm).breakOff, (*calm).depart, (*calm).oust, (*calm).kick, (*calm).expire, (*calm).flit, (*calm).vanish}
+var moves = []func(c *calm, u program, chance *rand.Rand){
+	(*calm).leave, (*calm).breakOff, (*calm).depart, (*calm).oust, (*calm).kick, (*calm).expire, (*calm).flit, (*calm).vanish,
+}
 
 // channelOf chooses a channel to which a user is subscribed, or returns "".
 func (c *calm) channelOf(u program, chance *rand.Rand) string {

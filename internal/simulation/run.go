@@ -248,7 +248,11 @@ func (r *run) connectionFails(st step) bool {
 	case "half open":
 		with(func(c *conn) { c.downCut, c.upCut = c.downCut || st.Other%2 == 0, c.upCut || st.Other%3 > 0 })
 	case "slow":
-		with((*conn).stall)
+		with(func(c *conn) {
+			if c.stall(); st.Other%4 == 0 {
+				r.swamp(c)
+			}
+		})
 	case "read":
 		with((*conn).read)
 	default:
