@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"strings"
@@ -23,17 +24,38 @@ type replicated struct {
 	config  postgres.Config // of nodes that read from it
 }
 
-func newReplicated(t *testing.T) *replicated {
+func newStandby(t *testing.T) *postgrestest.Server {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("standbys take long to make")
 	}
-	d := newDatabase(t)
 	standby, err := shared.Server(t).Standby()
 	must(t, err)
-	t.Cleanup(func() { standby.Stop() })
+	t.Cleanup(standby.Stop)
+	return standby
+}
+
+func newReplicated(t *testing.T, standby *postgrestest.Server) *replicated {
+	t.Helper()
+	d := newDatabase(t)
 	name := d.dsn[strings.LastIndex(d.dsn, "/")+1:]
+	wait.Success(t, "the database on the standby", func() error { return standby.Do(t.Context(), name, "SELECT 1") })
 	return &replicated{d, name, standby, postgres.Config{PollInterval: 10 * time.Millisecond, Replicas: []string{standby.DSN(name)}}}
+}
+
+// TestReplica has tests that pause one standby, and so take turns.
+func TestReplica(t *testing.T) {
+	t.Parallel()
+	standby := newStandby(t)
+	for name, test := range map[string]func(*testing.T, *replicated){
+		"streams": testReplicaStreams, "positions": testReplicaPositions, "maps": testReplicaMaps, "subscription": testReplicaSubscription,
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newReplicated(t, standby)
+			t.Cleanup(func() { must(t, standby.Do(context.Background(), "postgres", resume)) })
+			test(t, r)
+		})
+	}
 }
 
 // pause stops the standby with all that is committed now.
@@ -55,7 +77,9 @@ func (r *replicated) pause() {
 	wait.Until(r.tb, "the standby to pause", is("pg_is_wal_replay_paused()"))
 }
 
-func (r *replicated) resume() { r.do("SELECT pg_wal_replay_resume()") }
+const resume = "SELECT pg_wal_replay_resume()" // does nothing if the standby is not paused
+
+func (r *replicated) resume() { r.do(resume) }
 
 func (r *replicated) do(sql string) {
 	r.tb.Helper()
@@ -146,9 +170,8 @@ func change(tb testing.TB, b *postgres.Broker, ch, key, data string) {
 	must(tb, err)
 }
 
-// TestReplicaStreams: the standby answers, and never with less than the node has written, received or read.
-func TestReplicaStreams(t *testing.T) {
-	r := newReplicated(t)
+// testReplicaStreams: the standby answers, and never with less than the node has written, received or read.
+func testReplicaStreams(t *testing.T, r *replicated) {
 	got := newEvents()
 	b := r.run(r.config, got)
 	must(t, b.Subscribe(t.Context(), "ch"))
@@ -187,9 +210,8 @@ func TestReplicaStreams(t *testing.T) {
 	})
 }
 
-// TestReplicaPositions: a node that has not received anything knows what its callers know.
-func TestReplicaPositions(t *testing.T) {
-	r := newReplicated(t)
+// testReplicaPositions: a node that has not received anything knows what its callers know.
+func testReplicaPositions(t *testing.T, r *replicated) {
 	writer := r.run(postgres.Config{PollInterval: time.Hour}, newEvents())
 	old := publish(t, writer, "ch", "1")
 	r.config.PollInterval = time.Hour
@@ -229,9 +251,8 @@ func TestReplicaPositions(t *testing.T) {
 	}
 }
 
-// TestReplicaMaps: as TestReplicaStreams, for maps.
-func TestReplicaMaps(t *testing.T) {
-	r := newReplicated(t)
+// testReplicaMaps: as testReplicaStreams, for maps.
+func testReplicaMaps(t *testing.T, r *replicated) {
 	got := newEvents()
 	b := r.run(r.config, got)
 	must(t, b.Subscribe(t.Context(), "m"))
@@ -259,7 +280,8 @@ func TestReplicaMaps(t *testing.T) {
 
 // TestReplicaAway: without the standby, the primary answers.
 func TestReplicaAway(t *testing.T) {
-	r := newReplicated(t)
+	t.Parallel()
+	r := newReplicated(t, newStandby(t))
 	other := newDatabase(t)
 	b := r.run(r.config, newEvents())
 	ch := reader{t, b, "ch"}
@@ -296,9 +318,8 @@ func TestReplicaAway(t *testing.T) {
 	}
 }
 
-// TestReplicaSubscription: publications before a subscription are not delivered, so a history that is read after it must have them.
-func TestReplicaSubscription(t *testing.T) {
-	r := newReplicated(t)
+// testReplicaSubscription: publications before a subscription are not delivered, so a history that is read after it must have them.
+func testReplicaSubscription(t *testing.T, r *replicated) {
 	writer := r.run(postgres.Config{PollInterval: time.Hour}, newEvents())
 	b := r.run(r.config, newEvents())
 	publish(t, writer, "ch", "1")
@@ -318,7 +339,8 @@ func TestReplicaSubscription(t *testing.T) {
 // TestReplicaGap: publications around a subscription are in the history after it, or come live, though the standby
 // is always behind.
 func TestReplicaGap(t *testing.T) {
-	r := newReplicated(t)
+	t.Parallel()
+	r := newReplicated(t, newStandby(t))
 	r.config.NumShards, r.config.BatchSize, r.config.PollInterval = 2, 7, 2*time.Millisecond
 	writer := r.run(postgres.Config{NumShards: 2, PollInterval: time.Hour}, newEvents())
 	// The standby is late by a time that suits the pace of the machine: then some of its answers count, and some do not.

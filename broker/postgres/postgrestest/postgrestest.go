@@ -232,7 +232,7 @@ func (s *Server) replicate(primary *Server) (err error) {
 		return err
 	}
 	backup := exec.Command(program("pg_basebackup"), "-D", filepath.Join(s.dir, "data"), "-h", primary.dir, "-p", strconv.Itoa(primary.port),
-		"-U", "gyro", "--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast")
+		"-U", "gyro", "--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync")
 	backup.SysProcAttr, backup.Dir = s.attr, s.dir
 	if out, err := backup.CombinedOutput(); err != nil {
 		return fmt.Errorf("pg_basebackup: %w\n%s", err, out)
