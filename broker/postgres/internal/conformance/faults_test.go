@@ -17,18 +17,23 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// TestFaults: what was acknowledged holds while PostgreSQL restarts after crashes, hangs, and ends connections.
+// TestFaults: what was acknowledged holds while PostgreSQL restarts after crashes, hangs, and ends connections. With -short, it is one
+// seed in the default way.
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	for _, notify := range []bool{false, true} {
+	ways, seeds := []bool{false, true}, uint64(2)
+	if testing.Short() {
+		ways, seeds = ways[:1], 1
+	}
+	for _, notify := range ways {
 		t.Run(fmt.Sprint("notify=", notify), func(t *testing.T) {
 			t.Parallel()
-			faults(t, notify)
+			faults(t, notify, seeds)
 		})
 	}
 }
 
-func faults(t *testing.T, notify bool) {
+func faults(t *testing.T, notify bool, seeds uint64) {
 	server := postgrestest.New(t, fast)
 	name, err := server.Database(t.Context())
 	must(t, err)
@@ -46,7 +51,7 @@ func faults(t *testing.T, notify bool) {
 			must(t, server.Signal(syscall.SIGCONT))
 		},
 	}
-	for seed := range uint64(2) {
+	for seed := range seeds {
 		caps := brokertest.Capabilities{Seed: seed + 1, Fault: func(t testing.TB, r *rand.Rand) {
 			mishaps[r.IntN(len(mishaps))](t, time.Duration(r.Int64N(int64(1500*time.Millisecond))))
 		}}

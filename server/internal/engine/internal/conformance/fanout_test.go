@@ -174,6 +174,9 @@ func TestFanoutRows(t *testing.T) {
 
 // TestFanoutFaults: what was acknowledged is delivered while Redis comes and goes.
 func TestFanoutFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("brokers are tested with a fan-out that loses messages and is down")
+	}
 	t.Parallel()
 	s := redistest.Standalone(t, redistest.Options{})
 	brokertest.RunFaults(t, onFanout(t, overRedis(s)), nil, brokertest.Capabilities{Seed: 1, Fault: func(_ testing.TB, r *rand.Rand) {
