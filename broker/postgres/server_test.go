@@ -21,8 +21,8 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// shared has its commits on the disk when they are answered, as an installed PostgreSQL.
-var shared = postgrestest.Shared{Options: postgrestest.Options{Settings: []string{"max_connections=300"}}}
+// shared has its commits on the disk when they are answered, as an installed PostgreSQL. It keeps its log for standbys that are away.
+var shared = postgrestest.Shared{Options: postgrestest.Options{Settings: []string{"max_connections=300", "wal_keep_size=1GB"}}}
 
 // TestMain lets the parallel tests, which wait for the server, be many.
 func TestMain(m *testing.M) {
