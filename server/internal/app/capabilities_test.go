@@ -37,7 +37,9 @@ func outcomes(c *wstest.Client, ch string) string {
 func TestCapabilities(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, func(cfg *config.Config) {
-		kept := func(o *config.ChannelOptions) { o.HistorySize, o.HistoryTTL, o.Presence, o.JoinLeave = 9, time.Hour, true, true }
+		kept := func(o *config.ChannelOptions) {
+			o.HistorySize, o.HistoryTTL, o.Presence, o.JoinLeave = 9, time.Hour, true, true
+		}
 		addNamespace(cfg, "room", kept)
 		addNamespace(cfg, "off", func(*config.ChannelOptions) {})
 	})
@@ -66,7 +68,9 @@ func TestRefreshedCapabilities(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, func(cfg *config.Config) {
 		cfg.Client.ExpiredCloseDelay = time.Minute
-		kept := func(o *config.ChannelOptions) { o.HistorySize, o.HistoryTTL, o.Presence, o.JoinLeave = 9, time.Hour, true, true }
+		kept := func(o *config.ChannelOptions) {
+			o.HistorySize, o.HistoryTTL, o.Presence, o.JoinLeave = 9, time.Hour, true, true
+		}
 		addNamespace(cfg, "room", kept)
 		addNamespace(cfg, "open", func(o *config.ChannelOptions) { kept(o); o.AllowSubscribeForClient = true })
 	})
@@ -207,4 +211,3 @@ func TestCapabilitiesOfBackend(t *testing.T) {
 		}
 	})
 }
-
