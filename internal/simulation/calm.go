@@ -15,7 +15,7 @@ const (
 	// recovery is how long nodes and clients may need after the last fault. Behind it is the calm phase.
 	recovery = 12 * time.Second
 	// forgetting is when nodes have removed the presence of clients that went before. It is less than the time to live.
-	forgetting = 3 * time.Second
+	forgetting = 4 * time.Second
 	// promptly is the most that a call of the server API takes in the calm phase, reach the most until its effect has
 	// come to the clients.
 	promptly = 500 * time.Millisecond

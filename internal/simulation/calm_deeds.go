@@ -212,11 +212,21 @@ func (c *calm) ask(m *machine, ch string) {
 	}()
 }
 
-// settled tells that all subscribers of a channel have been there for a while.
+// settled tells that all subscribers of a channel have been there for a while, and that no other one comes.
 func (c *calm) settled(ch string, now time.Duration) bool {
 	for k, s := range c.r.book.subs {
 		if k[1] == ch && s.active && c.rude(k[0]) {
 			return false
+		}
+	}
+	for k, seeks := range c.seeking {
+		if k[1] == ch && seeks {
+			return false // the client may be present before it is told
+		}
+	}
+	for k, at := range c.ends {
+		if (k[1] == ch || k[1] == "") && at >= now-reach {
+			return false // the client may be gone before it is told
 		}
 	}
 	at, ok := c.changed[ch]

@@ -254,9 +254,17 @@ func (l *link) event(f func(broker.EventHandler)) {
 	l.moment("event for a node")
 	l.e.after(at-l.e.now(), l.name+" event", func() {
 		if !l.cut {
-			l.events <- func() { f(l.handler) }
+			l.hand(func() { f(l.handler) })
 		}
 	})
+}
+
+// hand gives an event to the node, unless the link has ended.
+func (l *link) hand(f func()) {
+	select {
+	case l.events <- f:
+	case <-l.ended:
+	}
 }
 
 // deliver runs until the link ends.
@@ -464,7 +472,7 @@ func (e *engine) control(to *link, node string, data []byte) {
 	for range copies {
 		e.after(to.pace(fate), to.name+" control", func() {
 			if !to.cut {
-				to.events <- func() { to.control(append([]byte(nil), data...)) }
+				to.hand(func() { to.control(append([]byte(nil), data...)) })
 			}
 		})
 	}
