@@ -425,6 +425,7 @@ func (r *run) heal() {
 	for _, c := range r.net.of(nil) {
 		c.read()
 	}
+	clear(r.net.flaps)
 	r.restore()
 	for i, u := range r.users {
 		at := time.Duration(i) * time.Millisecond

@@ -121,6 +121,9 @@ func (w *wire) answer(r *protocol.Reply) {
 			w.net.fail("%s: %v is answered by the error %d %q", w.name, c.method, r.Error.Code, r.Error.Message)
 		}
 		w.refused = w.refused || c.method == protocol.MethodConnect
+		if c.method == protocol.MethodUnsubscribe {
+			delete(w.open, c.channel) // the engine has failed, and the client is not subscribed any more
+		}
 	case r.Method() != c.method:
 		w.net.fail("%s: %v is answered by a result of %v", w.name, c.method, r.Method())
 	case r.Connect != nil:
