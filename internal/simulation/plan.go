@@ -90,7 +90,7 @@ func (p *plan) on(engine string) *plan {
 		p.Engine = onRedis
 		r := stream(p.Seed, "plan of Redis")
 		if p.GoesBack = r.IntN(3) == 0 || engine == onStaleRedis; p.GoesBack {
-			p.Steps = slices.DeleteFunc(p.Steps, func(s step) bool { return slices.Contains([]string{"crash", "stop", "drain"}, s.Kind) })
+			p.Steps = slices.DeleteFunc(p.Steps, func(s step) bool { return slices.Contains([]string{"crash", "stop", "drain", "reload"}, s.Kind) }) // a reload leaves subscriptions without positions
 			p.Strikes = slices.DeleteFunc(p.Strikes, func(s strike) bool { return s.Fault == "crash" || s.Fault == "stop" })
 			p.Names = nil // the book follows these streams through losses
 			for i := range 1 + r.IntN(5) {
