@@ -264,7 +264,7 @@ func (c *calm) counts(m *machine) {
 		c.r.tell("counts "+m.name, func() {
 			if err != nil {
 				c.r.fail("%s: it tells nothing about itself: %v", m.name, err)
-			} else if n := nodes[0]; int(n.NumClients) != len(conns) || int(n.NumSubs) != subs {
+			} else if n := nodes[0]; n.NumClients != len(conns) || n.NumSubs != subs {
 				c.r.fail("%s: has %d clients with %d subscriptions, and tells of %d with %d", m.name, len(conns), subs, n.NumClients, n.NumSubs)
 			}
 		})
