@@ -24,14 +24,10 @@ export interface Gap {
   to: Position | undefined;
 }
 
-/** No server has a position like this. */
-const nowhere: Position = { offset: 0, epoch: "_" };
-
 /** Follows the position. */
 export class Stream {
   position: Position | undefined;
   recover = false;
-  #counts = true; // the reply has a position
 
   constructor(since?: Position) {
     this.position = since && { ...since };
@@ -47,29 +43,30 @@ export class Stream {
   /** Takes the position of a reply; tells of a gap if there is one. */
   begin(result: SubscribeResult): Gap | undefined {
     const from = this.position;
-    this.recover ||= !!result.recoverable;
-    this.#counts = !!(result.recoverable || result.positioned);
-    if (this.recover) this.position = this.#counts ? positionOf(result, from) : { ...nowhere };
-    return result.was_recovering && !result.recovered ? { from, to: this.#counts && this.position ? { ...this.position } : undefined } : undefined;
+    if (result.recoverable) this.recover = true;
+    const positioned = result.recoverable || result.positioned;
+    if (!positioned) this.invalidate();
+    else if (this.recover) this.position = positionOf(result, from);
+    return result.was_recovering && !result.recovered ? { from, to: positioned ? this.position && { ...this.position } : undefined } : undefined;
   }
 
   /** Whether a publication is one that was there before. */
   has(pub: PublicationMessage): boolean {
     const { position } = this;
-    return this.#counts && !!pub.offset && !!position && !pub.channel && pub.offset <= position.offset && (!pub.epoch || pub.epoch === position.epoch);
+    return !!pub.offset && !!position && !pub.channel && pub.offset <= position.offset && (!pub.epoch || pub.epoch === position.epoch);
   }
 
   /** Moves on to a publication. */
   pass(pub: PublicationMessage): void {
     const { position } = this;
-    if (!this.#counts || !pub.offset || !position || pub.channel) return;
+    if (!pub.offset || !position || position.epoch === "_" || pub.channel) return;
     if (pub.epoch) position.epoch = pub.epoch;
     position.offset = pub.offset;
   }
 
-  /** Drops the position, so that the next subscribe tells of a gap. */
+  /** Drops the position, so that the next subscribe tells of a gap. No server has a position like this. */
   invalidate(): void {
-    if (this.recover) this.position = { ...nowhere };
+    if (this.recover) this.position = { offset: 0, epoch: "_" };
   }
 }
 
