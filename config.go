@@ -120,8 +120,8 @@ type Config struct {
 	// for another goroutine, or for a method of the node that takes a context. Instead it returns ErrWouldBlock, and the
 	// node calls it once more, with Inline unset. Default: false.
 	InlineHandlers bool
-	// Clock shows the time of day, by which the node judges expirations and stamps publications. It must be fast, and
-	// many goroutines call it. Durations need no Clock. Default: time.Now.
+	// Clock returns the time of day. The node uses it for expirations and for the time of publications, not for durations.
+	// Many goroutines call Clock, at the same time and often. Default: time.Now.
 	Clock func() time.Time
 	// FlightRecorder is the most memory of Inspector.Flight, in bytes. Default 8 MiB; negative: nothing is recorded.
 	FlightRecorder int

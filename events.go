@@ -36,7 +36,7 @@ type Handlers struct {
 	// Subscribe decides on a subscription.
 	Subscribe func(ctx context.Context, c *Client, e SubscribeEvent) (SubscribeReply, error)
 	// Unsubscribed runs after the end of a subscription, but not for one that Subscribe allowed and that never began, nor
-	// for those of a connect that failed: Connected runs first.
+	// for the subscriptions of a connect that failed: Connected runs first.
 	// Disconnected runs after all calls of Unsubscribed.
 	Unsubscribed func(ctx context.Context, c *Client, e UnsubscribeEvent)
 	// Publish decides on a publication, and may publish it itself.

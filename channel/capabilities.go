@@ -83,7 +83,7 @@ type expression struct {
 	allow Rights
 }
 
-// NewCapabilities returns capabilities. The error names the element and what is wrong with it.
+// NewCapabilities returns capabilities. The error names the element and its fault.
 func NewCapabilities(list []Capability) (*Capabilities, error) {
 	c := new(Capabilities)
 	for i, of := range list {

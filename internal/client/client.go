@@ -32,7 +32,7 @@ type Client struct {
 	session  session.Session
 	timer    loop.Timer
 	lifetime lifetime
-	// ctx has the values of the application, and what it knows of the client; nil if it gave neither.
+	// ctx has the values of the application, and its meta and capabilities of the client; nil if it gave none of them.
 	ctx atomic.Pointer[valueContext]
 	// request is nil once the client has connected.
 	request *request

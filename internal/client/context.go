@@ -222,7 +222,7 @@ func requestContext(l *lifetime, request context.Context) (ctx context.Context, 
 	}
 }
 
-// With is newValueContext with the values of c, which may be nil. It keeps what is nil in known.
+// With is newValueContext with the values of c, which may be nil. A nil field of known leaves the field of c.
 func (c *valueContext) With(l *lifetime, work context.Context, known Known) *valueContext {
 	if c == nil {
 		return newValueContext(l, work, nil, known)

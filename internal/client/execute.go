@@ -31,7 +31,7 @@ type Application interface {
 	History(ctx context.Context, c *Client, e *effect.History) error
 	RPC(ctx context.Context, c *Client, e *effect.RPC) error
 	Message(ctx context.Context, c *Client, e *effect.Message) error
-	// Refresh returns what is known from now on. What is nil stays.
+	// Refresh returns the new meta and capabilities of the client. A nil field changes nothing.
 	Refresh(ctx context.Context, c *Client, e *effect.Refresh) (Known, error)
 	SubRefresh(ctx context.Context, c *Client, e *effect.SubRefresh) error
 	Disconnected(ctx context.Context, c *Client, d protocol.Disconnect)

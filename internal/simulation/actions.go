@@ -51,7 +51,7 @@ func (r *run) swamp(c *conn) {
 	r.after(2*time.Second, c.name, c.read)
 }
 
-// noise is text of which a patch has nothing in common with another.
+// noise is a text without a part that another noise has, so that a patch between two is as long as the text.
 func noise(chance *rand.Rand) string {
 	text := make([]byte, 1000)
 	for i := range text {

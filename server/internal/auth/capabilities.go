@@ -14,7 +14,7 @@ type Capability struct {
 	Match    string   `json:"match"`
 }
 
-// CapabilitiesOf returns the capabilities of a list. The error names the element and what is wrong with it.
+// CapabilitiesOf returns the capabilities of a list. The error names the element and its fault.
 func CapabilitiesOf(list iter.Seq[Capability]) (*channel.Capabilities, error) {
 	var all []channel.Capability
 	for c := range list {

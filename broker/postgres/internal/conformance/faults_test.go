@@ -17,8 +17,8 @@ import (
 	"github.com/gyrohq/gyro/gyrotest/wait"
 )
 
-// TestFaults: what was acknowledged holds while PostgreSQL restarts after crashes, hangs, and ends connections. With -short, it is one
-// seed in the default way.
+// TestFaults: acknowledged publications are kept while PostgreSQL restarts after crashes, hangs, and ends connections. With
+// -short, the test runs one seed, and nodes poll.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	ways, seeds := []bool{false, true}, uint64(2)
