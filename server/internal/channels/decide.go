@@ -143,6 +143,9 @@ func (r *Resolver) Requested(name string, f Facts) (ch Channel, ignored, err err
 
 // Owes returns the right without which Requested would not give the client a channel; 0 if there is none.
 func (r *Resolver) Owes(name string, f Facts) channel.Rights {
+	if !f.Rights.Has(channel.RightSubscribe) {
+		return 0
+	}
 	f.Rights &^= channel.RightSubscribe
 	if _, ignored, err := r.Requested(name, f); ignored != nil || err != nil {
 		return channel.RightSubscribe
